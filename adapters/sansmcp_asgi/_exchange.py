@@ -53,7 +53,7 @@ class Exchange(HttpExchange):
 
     @property
     def connection(self) -> sansmcp.ConnectionInfo:
-        """What the ASGI server reports about the connection."""
+        """The ASGI server's information about the connection."""
         client = self._scope.get("client")
         return sansmcp.ConnectionInfo(
             peer=None if client is None or client[1] is None else (client[0], client[1]),

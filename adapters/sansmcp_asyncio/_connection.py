@@ -13,7 +13,7 @@ from sansmcp_local import connection_info, log_unexpected, pull, set_options
 
 
 class ConnectionOwner(Protocol):
-    """What a connection uses of its server."""
+    """The part of a server that its connections use."""
 
     @property
     def core(self) -> Server:
@@ -27,7 +27,7 @@ class ConnectionOwner(Protocol):
 
     @property
     def has_ended(self) -> bool:
-        """True if connections that have nothing to send are to be closed."""
+        """True if connections without unsent bytes must be closed."""
         ...
 
     @property
@@ -43,14 +43,14 @@ class ConnectionOwner(Protocol):
 
 
 class Refusal(asyncio.Protocol):
-    """Closes a connection at once for which no :class:`Connection` could be made."""
+    """Closes a connection at once, after creating its :class:`Connection` has failed."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         cast(asyncio.Transport, transport).abort()
 
 
 class Connection(asyncio.Protocol):
-    """Feeds what comes, and sends what is to be sent, all of it in one write."""
+    """Passes received bytes to the machine, and sends its bytes, all of them in one write."""
 
     _transport: asyncio.Transport
 
@@ -66,7 +66,7 @@ class Connection(asyncio.Protocol):
         self._timer = serving.loop.timer(self._due)
         self._is_reading = True
         self._is_blocked = False
-        """True while the peer does not read what is sent."""
+        """True while the write buffer is not empty."""
         self._waiting = 0
         """Number of unsent bytes at the last check."""
         self._is_closing = False
@@ -84,7 +84,7 @@ class Connection(asyncio.Protocol):
         if self._is_blocked:
             return
         data, idle = pull(self._connection)
-        if data and not self._transport.is_closing():  # asyncio logs what is written in vain
+        if data and not self._transport.is_closing():  # asyncio logs writes to a closing transport
             self._transport.write(data)
         if idle is None or self._serving.has_ended:
             self._is_closing = True
@@ -135,12 +135,12 @@ class Connection(asyncio.Protocol):
             self._safely(lambda: self._connection.handle_timeout(now=now))
             self._go_on()
 
-    # What asyncio calls
+    # The methods that asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # what uvloop has is like it
-        # We want to be paused as soon as anything waits. TLS would count what is left of its own
-        # handshake, too, and pause us for ever.
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's has the same methods
+        # Writing should be paused as soon as the buffer is not empty. TLS would count the rest of
+        # its own handshake, too, and never resume.
         if transport.get_extra_info("sslcontext") is None:
             self._transport.set_write_buffer_limits(high=0)
         if (connected := transport.get_extra_info("socket")) is not None:
@@ -159,7 +159,7 @@ class Connection(asyncio.Protocol):
         self._go_on()
 
     def pause_writing(self) -> None:
-        """The peer has to take something first."""
+        """Wait until the peer has read more."""
         self._is_blocked = True
         self._read(is_wanted=False)
         self._wait_for_room(self._count_unsent())
@@ -167,7 +167,7 @@ class Connection(asyncio.Protocol):
     def _count_unsent(self) -> int:
         try:
             return self._transport.get_write_buffer_size()
-        except AttributeError:  # asyncio's TLS has no buffer any more once it is closed
+        except AttributeError:  # asyncio's TLS transport has no buffer once it is closed
             return 0
 
     def _wait_for_room(self, waiting: int) -> None:

@@ -96,7 +96,7 @@ class Pool(sansmcp.ConnectionPool):
                 ssl=(context := self._context(url)),
                 ssl_handshake_timeout=None if context is None else self._handshake_timeout,
             )
-        except (OSError, UnicodeError) as error:  # a host with an empty label is a UnicodeError
+        except (OSError, UnicodeError) as error:  # UnicodeError: a host name with an empty label
             connection.connection_lost(_reason(error), now=self.loop.time())
             self.release(effect.exchange, now=self.loop.time())
             self.run_pending()
@@ -118,7 +118,7 @@ class Pool(sansmcp.ConnectionPool):
 
 
 class Stream(asyncio.Protocol):
-    """What the bytes of a connection go through."""
+    """The byte stream of a connection."""
 
     _transport: asyncio.Transport
 
@@ -130,7 +130,7 @@ class Stream(asyncio.Protocol):
 
     @property
     def is_readable(self) -> bool:
-        """True if it is known to be closed, or has bytes that were not read."""
+        """True if the connection is closed, or has unread bytes."""
         if self._transport.is_closing():
             return True
         return is_readable(self._transport.get_extra_info("socket").fileno())
@@ -151,14 +151,14 @@ class Stream(asyncio.Protocol):
         else:
             self._transport.resume_reading()
 
-    # What asyncio calls
+    # The methods that asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # what uvloop has is like it
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's has the same methods
         set_options(transport.get_extra_info("socket"))
 
     def data_received(self, data: bytes) -> None:
-        """A piece of a response, or what was not asked for."""
+        """Receive a piece of a response, or unexpected bytes."""
         try:
             if self._connection.is_done:
                 self.close()
@@ -188,7 +188,7 @@ class Stream(asyncio.Protocol):
 
 
 def _reason(error: Exception) -> str:
-    """What really went wrong: asyncio says "Connect call failed", whatever the system said."""
+    """Return the system's text for an error; asyncio's is always "Connect call failed"."""
     match error:
         case ssl.SSLError() | socket.gaierror():
             pass  # their numbers are their own

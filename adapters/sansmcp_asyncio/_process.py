@@ -41,13 +41,13 @@ class AsyncioProcess(ChildProcess, asyncio.SubprocessProtocol):
         self._task = self._tasks.start(self._run(command))
 
     def leave(self) -> None:
-        """End the process, and report nothing more."""
+        """End the process, without further reports."""
         self._is_left = True
         if self._task is not None:
             self._task.cancel()
 
     async def _run(self, command: tuple[str, ...]) -> None:
-        """Start it, and stay with it. Nothing of it is left when this ends, or is cancelled."""
+        """Start the process and wait for its end. If cancelled, end the process."""
         starting = asyncio.ensure_future(self._start(command))
         try:
             await wait_all_shielded([starting])
@@ -91,7 +91,7 @@ class AsyncioProcess(ChildProcess, asyncio.SubprocessProtocol):
             else:
                 stdout.resume_reading()
 
-    # What asyncio calls
+    # The methods that asyncio calls
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.SubprocessTransport, transport)
@@ -103,14 +103,14 @@ class AsyncioProcess(ChildProcess, asyncio.SubprocessProtocol):
         self._report(parts.StdoutData(data) if fd == _OUTPUT else parts.StderrData(data))
 
     def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
-        """It has closed one of its streams."""
+        """Report that the process has closed one of its streams."""
         if fd == _INPUT:
             self._has_input = False
         else:
             self._report(parts.StdoutClosed() if fd == _OUTPUT else parts.StderrClosed())
 
     def process_exited(self) -> None:
-        """It has ended; what it has started may still write."""
+        """Report that the process has ended; its children may still write."""
         assert self._transport is not None
         status = self._transport.get_returncode()
         assert status is not None
@@ -119,7 +119,7 @@ class AsyncioProcess(ChildProcess, asyncio.SubprocessProtocol):
         self._report(parts.ProcessExited(status))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """It has ended, and so have all its streams."""
+        """Handle the end of the process and of all its streams."""
         self._gone.set_result(None)
 
 
@@ -128,8 +128,8 @@ def _stdin(process: asyncio.SubprocessTransport) -> asyncio.WriteTransport:
 
 
 def _drop(stdin: asyncio.WriteTransport) -> None:
-    """Write no more, not even what is waiting: who is left may never read it."""
-    # asyncio cannot abort a pipe that has closed itself already, and says so a turn later.
+    """Drop the unsent bytes: a remaining child may never read them."""
+    # asyncio raises in a later callback if a pipe that is closed already is aborted.
     if stdin.get_write_buffer_size():
         stdin.abort()
     else:

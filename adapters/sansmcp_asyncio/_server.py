@@ -56,7 +56,7 @@ class RunningServer(sansmcp_loop.RunningServer):
         self.stopped = asyncio.Event()
         """Set when :meth:`stop` is called."""
         self.has_ended = False
-        """True once all event streams have ended: close connections that have nothing to send."""
+        """True once all event streams have ended; idle connections are then closed."""
         self.connections: set[Connection] = set()
         self._plan = plan
         self._listeners: list[asyncio.Server] = []

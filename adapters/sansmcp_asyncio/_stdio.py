@@ -82,7 +82,7 @@ class _Copy:
             os.set_blocking(self.descriptor, False)
 
     def close(self) -> None:
-        """Close the copy; the original is as it was."""
+        """Close the copy; the original stays open."""
         self.is_closed = True
         if self.is_pipe:
             self.loop.remove_reader(self.descriptor)
@@ -128,7 +128,7 @@ class _Input(_Copy):
             self.in_thread(self._read, self._came)
 
     def pause(self) -> None:
-        """Pause reading. What a thread is reading already is still passed on."""
+        """Pause reading. Bytes that a thread is already reading are still passed on."""
         self._is_wanted = False
         if self.is_pipe:
             self.loop.remove_reader(self.descriptor)

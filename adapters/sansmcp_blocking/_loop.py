@@ -1,7 +1,7 @@
 """A selector, and the tasks that wait for it.
 
-A *task* is a generator. It yields what it waits for (:class:`Wait`), and is sent the events that
-have occurred. There is no background thread: the thread that waits for something runs the loop.
+A *task* is a generator. It yields a :class:`Wait`, and is sent the events that have occurred. There
+is no background thread: the thread that waits for something runs the loop.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class Wait:
     """Wait until a file descriptor is ready, the deadline has passed, or the task is woken."""
 
     fd: int | None = None
-    """None: what is waited for is there already, if there are events."""
+    """None if ``events`` have occurred already, or are 0."""
     events: int = 0
     """READ or WRITE; 0 to wait only for the deadline, or to be woken."""
     deadline: float = math.inf
@@ -40,7 +40,7 @@ Ready: TypeAlias = list[tuple[selectors.SelectorKey, int]]
 
 @attrs.define(eq=False, repr=False)
 class Task:
-    """A generator, and what it waits for."""
+    """A generator, and its current :class:`Wait`."""
 
     steps: Steps[None]
     wait: Wait | None = attrs.field(default=None, init=False)
@@ -68,7 +68,7 @@ class Loop:
         return task
 
     def wake(self, task: Task) -> None:
-        """Run a task at the next :meth:`go_on`, whatever it waits for."""
+        """Run a task at the next :meth:`go_on`, before its wait is over."""
         self._due.setdefault(task, 0)
 
     @property
@@ -136,7 +136,9 @@ class Loop:
         if deadline < task.alarm:
             task.alarm = deadline
             heapq.heappush(self._alarms, (deadline, next(self._serials), task))
-            if len(self._alarms) > 64 + 2 * len(self._tasks):  # most are of tasks that have ended
+            if len(self._alarms) > 64 + 2 * len(
+                self._tasks
+            ):  # most belong to tasks that have ended
                 self._alarms = [each for each in self._alarms if each[2] in self._tasks]
                 heapq.heapify(self._alarms)
 

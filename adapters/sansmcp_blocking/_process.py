@@ -37,7 +37,7 @@ class BlockingProcess(ChildProcess):
         self._process: Popen[bytes] | None = None
         self._tasks: list[Task] = []
         self.to_write: deque[bytes | None] = deque()
-        """What it has not read yet; None is the end of its input."""
+        """Bytes that are not written yet; None is the end of the input."""
 
     def start(self, command: tuple[str, ...]) -> None:
         """Start the process, and the tasks of its streams."""
@@ -65,7 +65,7 @@ class BlockingProcess(ChildProcess):
             self._loop.wake(self._tasks[0])
 
     def leave(self) -> None:
-        """End the process, wait until it has ended, and report nothing more."""
+        """End the process and wait for that, without further reports."""
         self._is_left = True
         self.signal(kill=True)
         for task in self._tasks:
@@ -90,7 +90,7 @@ class BlockingProcess(ChildProcess):
                         view = view[os.write(stream.fileno(), view) :]
                 self.to_write.popleft()
         except OSError:
-            pass  # it reads no more; how it ends will tell why
+            pass  # it has closed its input; its exit status will tell why
         finally:
             self.to_write = deque(maxlen=0)
             stream.close()

@@ -58,7 +58,7 @@ class _Connection:
         self._patience = patience
         self._connection = kind(serving.core, driver=self, now=time.monotonic())
         self._idle: Idle | None = Idle.NEED_DATA
-        """What to do when everything is sent; None means to close the connection."""
+        """The idle state to enter when all bytes are sent; None to close the connection."""
         self._unsent = b""
         self._waits_until: float | None = None
         """The connection's deadline while the task waits for bytes; None while it does not wait."""
@@ -115,7 +115,7 @@ class _Connection:
     def _send_now(self) -> None:
         """Send as much as there is room for, without waiting."""
         if self._unsent or self._idle is None:
-            return  # the machine bounds what it has to send; we would not
+            return  # the machine bounds its unsent bytes; this buffer would not
         self._unsent, self._idle = pull(self._connection)
         if self._unsent:
             with suppress(OSError):  # the task will get the same error
@@ -143,7 +143,7 @@ class _Connection:
 
 
 _FINAL_FLUSH_TIMEOUT = 1.0
-"""Seconds for what is still to be sent, and for cancelled handlers, when the server stops."""
+"""Seconds for unsent bytes and cancelled handlers, when the server stops."""
 
 
 class RunningServer(ThreadedServerDriver):
@@ -157,12 +157,12 @@ class RunningServer(ThreadedServerDriver):
         self.url = ""
         """The URL of the MCP endpoint; empty if the server does not serve HTTP."""
         self.has_ended = False
-        """True once all event streams have ended: close connections that have nothing to send."""
+        """True once all event streams have ended; idle connections are then closed."""
         self._plan = plan
         self._is_stopped = False
         self._is_hurried = False
         self._sleeps_until: float | None = None
-        """Until when the thread sleeps at most; None while it does not sleep."""
+        """Time at which the sleeping thread wakes up at the latest; None while it runs."""
         self._loop = Loop()
         self.connections: set[_Connection] = set()
         self._last: _Connection | None = None
@@ -176,7 +176,7 @@ class RunningServer(ThreadedServerDriver):
         with self.moved:
             super().run_pending()
             if self._sleeps_until is not None and (
-                self._is_stopped  # and waits for everybody to come to an end
+                self._is_stopped  # and waits for all tasks to end
                 or self._loop.has_work
                 or self.next_deadline() < self._sleeps_until
             ):
@@ -333,7 +333,7 @@ class RunningServer(ThreadedServerDriver):
                 accepted, _ = listener.accept()
             except OSError as error:
                 _logger.debug("cannot accept: %s", error)
-                yield Wait(deadline=time.monotonic() + 0.1)  # there are too many open files, say
+                yield Wait(deadline=time.monotonic() + 0.1)  # such as too many open files
                 continue
             try:
                 if context is not None:
@@ -342,7 +342,7 @@ class RunningServer(ThreadedServerDriver):
                     )
                 stream = SocketStream(accepted)
             except OSError:
-                accepted.close()  # it is gone already
+                accepted.close()  # it has disconnected already
             else:
                 try:
                     _Connection(self, ServerConnection, stream, self.core.limits.send_timeout)

@@ -16,8 +16,8 @@ from ._loop import READ, WRITE, Steps, Wait
 class StdioStream:
     """Reads standard input and writes standard output.
 
-    Both may be shared with other processes, so they are left as they are, and block: what is read
-    is there, and what is written has room.
+    Both may be shared with other processes, so they stay in blocking mode. It reads only if bytes
+    are there, and writes only if there is room.
     """
 
     def __init__(self, streams: StandardStreams) -> None:
@@ -28,18 +28,18 @@ class StdioStream:
         self._room.register(self._output, select.POLLOUT)
 
     def reading(self, deadline: float = math.inf) -> Wait:
-        """What to wait for before :meth:`receive`."""
+        """Return the wait before :meth:`receive`."""
         return Wait(self._awaited_input, READ, deadline)
 
     def receive(self) -> bytes | None:
-        """What has come; empty at the end, None if there is nothing."""
+        """Return received bytes; empty at the end, None if there are none."""
         try:
             return os.read(self._input, 65536)
-        except BlockingIOError:  # those who share it have made it so
+        except BlockingIOError:  # another process has made it non-blocking
             return None
 
     def send_now(self, data: bytes) -> int:
-        """Send what there is room for, and return how much. Raises OSError when nobody reads."""
+        """Send as much as possible without waiting, and return how much. Raises OSError."""
         sent = 0
         with contextlib.suppress(BlockingIOError):
             while sent < len(data) and self._room.poll(0):
@@ -47,20 +47,20 @@ class StdioStream:
         return sent
 
     def send(self, data: bytes, timeout: float) -> Steps[None]:
-        """Send it all, as patient as the reader likes. Raises OSError when nobody reads."""
+        """Send all of ``data``, without a timeout. Raises OSError."""
         while data := data[self.send_now(data) :]:
             yield Wait(self._awaited_output, WRITE)
 
     def do_handshake(self, timeout: float) -> Steps[None]:
-        """Nothing has to be agreed on."""
+        """Do nothing: stdio has no handshake."""
         yield from ()
 
     def close(self) -> None:
-        """What was taken is given back by others."""
+        """Do nothing: StandardStreams restores the descriptors."""
 
 
 def _awaited(descriptor: int) -> int | None:
-    """Pipes, sockets and terminals are waited for; a file is always ready."""
+    """Return the descriptor to wait for; None for a file, which is always ready."""
     mode = os.fstat(descriptor).st_mode
     can_wait = stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or os.isatty(descriptor)
     return descriptor if can_wait else None

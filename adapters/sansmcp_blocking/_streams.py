@@ -21,7 +21,7 @@ _T = TypeVar("_T")
 
 
 class SocketStream:
-    """A connection. What fails raises OSError."""
+    """The socket of a connection. Its methods raise OSError."""
 
     def __init__(self, connected: socket.socket) -> None:
         connected.settimeout(0)
@@ -30,13 +30,13 @@ class SocketStream:
         self._fd = connected.fileno()
 
     def reading(self, deadline: float = math.inf) -> Wait:
-        """What to wait for before :meth:`receive`."""
+        """Return the wait before :meth:`receive`."""
         if isinstance(self._socket, ssl.SSLSocket) and self._socket.pending():
             return Wait(None, READ)
         return Wait(self._fd, READ, deadline)
 
     def receive(self) -> bytes | None:
-        """What has come; empty at the end, None if there is nothing yet."""
+        """Return received bytes; empty at the end, None if there are none yet."""
         try:
             return self._socket.recv(65536)
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
@@ -44,18 +44,18 @@ class SocketStream:
 
     @property
     def is_readable(self) -> bool:
-        """True if it has bytes that were not read, or its end."""
+        """True if there are unread bytes, or the end of the stream."""
         try:
             return self.receive() is not None
         except OSError:
             return True
 
     def send_now(self, data: bytes) -> int:
-        """Send what there is room for, and return how much. Raises OSError if there is none."""
+        """Send as much as possible without waiting, and return how much. Raises OSError."""
         return self._socket.send(data)
 
     def send(self, data: bytes, timeout: float = math.inf) -> Steps[None]:
-        """Send all of it. Raises TimeoutError if nothing is sent for ``patience`` seconds."""
+        """Send all of ``data``. Raises TimeoutError after ``timeout`` seconds without progress."""
         view = memoryview(data)
         while view:
             sent = yield from self._attempt(partial(self._socket.send, view), timeout)
@@ -87,7 +87,7 @@ class SocketStream:
                 wanted = READ
             yield Wait(self._fd, wanted, deadline)
             if time.monotonic() >= deadline:
-                raise TimeoutError("The peer takes nothing")
+                raise TimeoutError("The peer does not read")
 
 
 def open_stream(
@@ -95,8 +95,7 @@ def open_stream(
 ) -> Steps[SocketStream]:
     """Connect to a server. Raises OSError.
 
-    Its addresses are tried one after the other. Looking up a name blocks, for as long as the
-    operating system likes. A TLS handshake has ``patience`` seconds.
+    Its addresses are tried one after the other. Looking up a name blocks, without a timeout.
     """
     found = socket.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
     for family, _, _, _, address in found[:-1]:

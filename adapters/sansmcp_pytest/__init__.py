@@ -1,9 +1,9 @@
-"""Fixtures for pytest: a client and a server of an App, on a network that is simulated.
+"""Fixtures for pytest: a client and a server of an App, on a simulated network.
 
 ``mcp_client(app)`` connects a client to an application, without a socket and in virtual time;
 ``mcp_server(app, ...)`` makes a server with settings, for several clients; ``mcp_network`` is the
-network between them, which delays, cuts and falls silent as a seed decides. The classes here are
-the types of these fixtures, for annotations.
+network between them, with faults drawn from a seed. The classes here are the types of these
+fixtures, for annotations.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Client", "Connect", "Fault", "Network", "PendingCall", "Serve", "Server"]
 
-# pytest imports this package in each of its runs, also where no test uses a fixture: so it imports
-# nothing, not even what other packages do this with (sansmcp._lazy).
+# pytest imports this package in every run, also if no test uses a fixture. So it imports nothing at
+# first, not even sansmcp._lazy, with which other packages do this.
 _HOMES = {
     "._client": ("Client", "Connect", "PendingCall"),
     "._network": ("Fault", "Network"),

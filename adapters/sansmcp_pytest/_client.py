@@ -49,11 +49,11 @@ class LoopClient(sansmcp_loop.AwaitableClient):
                 raise AssertionError("a client of a URL starts no process")
 
     def over(self, exchange: int) -> None:
-        """An exchange has ended, and its connection is free."""
+        """Release the connection of an exchange that has ended."""
         self._pool.release(exchange, now=self.now())
 
     def forget(self, end: ClientEnd) -> None:
-        """A connection is gone."""
+        """Remove a connection that has ended."""
         self._ends.discard(end)
 
     def _begin(self, effect: OpenExchange) -> None:
@@ -97,7 +97,7 @@ class ClientEnd:
 
     @property
     def is_readable(self) -> bool:
-        """True if it is known to be closed, or has bytes that were not read."""
+        """True if the connection is closed, or has unread bytes."""
         return not self._is_open or self.wire.to_client.is_readable
 
     def send(self, exchange: int, request: bytes) -> None:
@@ -106,13 +106,13 @@ class ClientEnd:
         self.wire.send_to_server(request)
 
     def close(self) -> None:
-        """Close it, whatever is under way."""
+        """Close the connection at once."""
         self._leave()
         self.wire.close_by_client()
 
     def read(self, data: bytes) -> None:
         if self._connection.is_done:
-            self.close()  # it was not asked for
+            self.close()  # bytes without a request
             return
         self._connection.receive_data(data, now=self._client.now())
         self._go_on()
@@ -128,7 +128,7 @@ class ClientEnd:
         self._go_on()
 
     def wake(self) -> None:
-        """Send more: a client sends its requests at once."""
+        """Do nothing: a client sends its requests at once."""
 
     def _leave(self) -> None:
         self._is_open = False
@@ -141,7 +141,7 @@ class ClientEnd:
 
 
 class PendingCall:
-    """A call that is under way; made by :meth:`Client.start`."""
+    """A call in flight; made by :meth:`Client.start`."""
 
     def __init__(self, network: Network, task: asyncio.Task[Any]) -> None:
         self._network = network
@@ -153,11 +153,11 @@ class PendingCall:
         return self._task.done()
 
     def result(self) -> Any:
-        """Wait for the end of the call; return its result, or raise its CallError."""
+        """Wait for the end of the call, and return its result. Raises its CallError."""
         return self._network.loop.run(_result(self._task))
 
     def cancel(self) -> None:
-        """Cancel the call, and tell the server."""
+        """Cancel the call, and notify the server."""
         self._task.cancel()
         self._network.sleep(0)
 
@@ -168,14 +168,14 @@ async def _result(task: asyncio.Task[Any]) -> Any:
 
 
 class Client(BaseClient[Any, None]):
-    """A client that is connected; made by ``mcp_client(app)``.
+    """A connected client; made by ``mcp_client(app)``.
 
     Its methods let virtual time pass until they have their result, and raise
     :class:`sansmcp.CallError` if there is none.
 
     Attributes:
-        events: what has happened so far and belongs to no call: notifications, reconnections, a
-            lost session.
+        events: the events so far that belong to no call: notifications, reconnections, a lost
+            session.
     """
 
     def __init__(self, network: Network, client: LoopClient) -> None:
@@ -191,7 +191,7 @@ class Client(BaseClient[Any, None]):
         on_progress: OnProgress[None] | None = None,
         **settings: Unpack[sansmcp.CallSettings],
     ) -> Any:
-        """Make any request, and wait for its result."""
+        """Send any request, and wait for its result."""
         return self.start(method, params, on_progress=on_progress, **settings).result()
 
     def start(
@@ -202,7 +202,7 @@ class Client(BaseClient[Any, None]):
         on_progress: OnProgress[None] | None = None,
         **settings: Unpack[sansmcp.CallSettings],
     ) -> PendingCall:
-        """Begin any request; it goes on while virtual time passes."""
+        """Send any request, and return. It runs while virtual time passes."""
         work = self._client.call(method, params, on_progress=on_progress, **settings)
         task = self._network.loop.create_task(work)
         self._network.sleep(0)
@@ -215,7 +215,7 @@ class Client(BaseClient[Any, None]):
         self._network.loop.run(self._client.notify(method, params, meta=meta))
 
     def close(self) -> None:
-        """End the session. Calls under way fail with RequestCancelled. May be called twice."""
+        """End the session. Calls in flight fail with RequestCancelled. May be called twice."""
         self._network.loop.run(self._client.aclose())
 
     async def open(self) -> None:
@@ -244,9 +244,9 @@ class Connect(Protocol):
         Args:
             server: an application, which gets a server with default settings; or a server made by
                 ``mcp_server``.
-            request_handlers: for each request that the server may make, a function, async or plain,
-                from the :class:`sansmcp.ServerRequest` to the result.
-            settings: see :class:`sansmcp.ClientOptions`; ``versions`` says how old the client is.
+            request_handlers: functions that respond to server requests, by method, async or plain.
+                Each takes a :class:`sansmcp.ServerRequest` and returns the result.
+            settings: the fields of :class:`sansmcp.ClientOptions`; ``versions`` are the revisions.
 
         Raises:
             CallError: the handshake failed.

@@ -1,4 +1,4 @@
-"""The network: connections that take their time, and what happens to them."""
+"""The simulated network: connections with latency, and faults."""
 
 from __future__ import annotations
 
@@ -15,37 +15,37 @@ import attrs
 from ._time import VirtualLoop
 
 KINDS = ("refuse", "cut", "silence", "delay")
-"""What can happen to a connection."""
+"""The kinds of faults."""
 
 _MOST_BYTES = 2000
-"""Bytes that the network carries between two faults at most: a few requests and responses."""
+"""The largest number of bytes between two faults: a few requests and responses."""
 
 _WINDOW = 64 * 1024
-"""Bytes under way to a client, or unread, before the server has to wait."""
+"""Bytes in flight to a client, or unread, above which the server must wait."""
 
 _KEEP_ALIVE = 120.0
-"""Seconds after which both ends know of a silent connection that it is dead, by TCP keep-alive."""
+"""Seconds after which TCP keep-alive ends a silent connection for both ends."""
 
 
 @attrs.frozen
 class Fault:
-    """Something that happens to a connection."""
+    """A fault of a connection."""
 
     kind: str
     """"refuse": the next connection cannot be opened. "cut": the connection breaks, for both ends.
-    "silence": nothing arrives any more, in either direction, and neither end is told. "delay":
-    nothing arrives for some seconds.
+    "silence": from then on no bytes arrive in either direction, and neither end notices.
+    "delay": no bytes arrive for some seconds.
     """
     after: int
-    """The bytes that the network has carried before, on all connections and in both directions."""
+    """The number of bytes before the fault, over all connections and both directions."""
     seconds: int = 0
-    """How long a delay lasts."""
+    """The seconds of a delay."""
 
     def __str__(self) -> str:
         return f"{self.kind}@{self.after}" + (f"+{self.seconds}s" if self.seconds else "")
 
     def earlier(self, steps: int) -> Fault:
-        """Return the same fault, so many requests or responses earlier."""
+        """Return the same fault, ``steps`` requests or responses earlier."""
         return attrs.evolve(self, after=self.after - steps * _MOST_BYTES // 8)
 
     @classmethod
@@ -78,32 +78,32 @@ class End(Protocol):
     """One end of a connection."""
 
     def read(self, data: bytes) -> None:
-        """Take bytes that have arrived."""
+        """Receive bytes."""
 
     def read_end(self) -> None:
-        """The other end has closed the connection."""
+        """Handle the close by the other end."""
 
     def lose(self, reason: str) -> None:
-        """The connection is broken."""
+        """Handle the loss of the connection."""
 
     def wake(self) -> None:
-        """The other end has taken something."""
+        """Continue to send: the other end has read bytes."""
 
 
 class Network:
     """The network between the clients and the servers of a test.
 
     Attributes:
-        seed: what decides all that is random: the same seed gives the same run.
-        latency: seconds that bytes take at least; they take up to twice as long.
-        is_up: set it to False, and no connection can be opened.
-        faults: what has happened by chance so far, in order.
+        seed: the seed of all random decisions; the same seed gives the same run.
+        latency: the minimum of seconds that bytes take; the maximum is twice as long.
+        is_up: while it is False, no connection can be opened.
+        faults: the random faults so far, in order.
     """
 
     def __init__(
         self, *, seed: int = 0, faults: Iterable[Fault] = (), latency: float = 0.01
     ) -> None:
-        """Make a network without connections, to which these faults will happen."""
+        """Create a network without connections, with the faults to come."""
         self.seed = seed
         self.latency = latency
         self.is_up = True
@@ -111,33 +111,33 @@ class Network:
         self.loop = VirtualLoop()
         """The event loop of clients and servers."""
         self.at_end: list[Callable[[], None]] = []
-        """What ends the servers and clients, in the order in which they were made."""
+        """Functions that end the servers and clients, in the order of their creation."""
         self._planned = list(faults)
         self._carried = self._count = 0
         self._open: list[Connection] = []
 
     @property
     def now(self) -> float:
-        """The virtual time, in seconds since the test has begun."""
+        """The virtual time, in seconds since the test began."""
         return self.loop.time()
 
     def sleep(self, seconds: float) -> None:
-        """Let so many seconds of virtual time pass."""
+        """Let ``seconds`` of virtual time pass."""
         self.loop.run(asyncio.sleep(seconds))
 
     def cut(self) -> None:
-        """Break all connections. Bytes that were under way are lost."""
+        """Reset all connections. Bytes in flight are lost."""
         for connection in tuple(self._open):
             connection.snap("connection reset by peer")
         self.sleep(0)
 
     def silence(self) -> None:
-        """Let nothing arrive any more on the connections that are open, and tell neither end."""
+        """Let all open connections fall silent: no bytes arrive, and neither end notices."""
         for connection in self._open:
             connection.fall_silent()
 
     def close(self) -> None:
-        """End all clients and servers. Nothing happens by chance any more."""
+        """End all clients and servers, and the random faults."""
         self.is_up = True
         self._planned.clear()
         for end in reversed(self.at_end):
@@ -145,7 +145,7 @@ class Network:
         self.loop.end()
 
     def open(self) -> Connection | None:
-        """Open a connection; None if that is refused."""
+        """Open a connection; return None if it is refused."""
         if not self.is_up or self._next_fault(0, is_opening=True) is not None:
             return None
         self._count += 1
@@ -154,14 +154,14 @@ class Network:
         return connection
 
     def carry(self, size: int) -> tuple[int, Fault | None]:
-        """Return how many of some bytes arrive before something happens, and what."""
+        """Return how many of ``size`` bytes arrive before the next fault, and that fault."""
         fault = self._next_fault(size, is_opening=False)
         room = size if fault is None else max(0, fault.after - self._carried)
         self._carried += size
         return room, fault
 
     def forget(self, connection: Connection) -> None:
-        """A connection is no longer open."""
+        """Remove a connection that has ended."""
         with suppress(ValueError):
             self._open.remove(connection)
 
@@ -178,40 +178,40 @@ class Network:
 
 
 class _Way:
-    """One direction of a connection: what is sent arrives in order."""
+    """One direction of a connection; bytes arrive in order."""
 
     def __init__(self, loop: VirtualLoop) -> None:
         self._loop = loop
         self._last = 0.0
-        """When the last of it arrives."""
+        """Time at which the last bytes in flight arrive."""
         self._queue: deque[tuple[int, Callable[[], None]]] = deque()
         self._arrived = 0
-        """How many have arrived and are still to be read."""
+        """Number of arrivals that are not read yet."""
         self.size = 0
-        """Bytes that are under way or unread."""
+        """Number of bytes in flight or unread."""
         self.is_held = False
-        """Whether the reader takes nothing."""
+        """True while the reader does not read."""
 
     @property
     def is_readable(self) -> bool:
-        """True if something has arrived that was not read."""
+        """True if there are unread arrivals."""
         return self._arrived > 0
 
     def send(self, delay: float, size: int, arrive: Callable[[], None]) -> None:
-        """Send something, which arrives after some seconds and after all that was sent before."""
+        """Call ``arrive`` after ``delay`` seconds, and after everything that was sent before."""
         self._last = max(self._last, self._loop.time() + delay)
         self.size += size
         self._queue.append((size, arrive))
         self._loop.call_at(self._last, self._arrive)
 
     def hold(self, is_held: bool) -> None:
-        """Let the reader take nothing, or go on."""
+        """Pause or resume the reader."""
         if self.is_held and not is_held:
             self._loop.call_soon(self._deliver)
         self.is_held = is_held
 
     def drop(self) -> None:
-        """Lose all that is under way."""
+        """Drop everything in flight."""
         self._queue.clear()
         self._arrived = 0
 
@@ -243,29 +243,29 @@ class Connection:
 
     @property
     def is_full(self) -> bool:
-        """Whether the server has to wait before it sends more."""
+        """True if the server must wait before it sends more."""
         return self.to_client.size >= _WINDOW
 
     def send_to_server(self, data: bytes) -> None:
-        """Send what the client has to say."""
+        """Send bytes of the client."""
         self._carry(data, self.to_server, lambda data: self.server.read(data))
 
     def send_to_client(self, data: bytes) -> None:
-        """Send what the server has to say."""
+        """Send bytes of the server."""
         self._carry(data, self.to_client, lambda data: self._read_by_client(data))
 
     def close_by_client(self) -> None:
-        """The client closes its end: it reads nothing any more, and what it has sent arrives."""
+        """Close the client's end: it stops reading, and the bytes it has sent arrive."""
         if not self._is_over:
             self.to_client.drop()
             self._close(self.to_server, lambda: self.server.lose("closed"))
 
     def close_by_server(self) -> None:
-        """The server closes its end, once all has arrived that it has sent."""
+        """Close the server's end after the bytes it has sent have arrived."""
         self._close(self.to_client, lambda: self.client.read_end())
 
     def snap(self, reason: str) -> None:
-        """Break, for both ends."""
+        """Reset the connection, for both ends."""
         if not self._is_over:
             self._is_over = True
             self._network.forget(self)
@@ -275,7 +275,7 @@ class Connection:
             self.server.lose(reason)
 
     def fall_silent(self) -> None:
-        """Let nothing arrive any more."""
+        """Fall silent: no more bytes arrive."""
         self._is_silent = True
         self.to_client.drop()
         self.to_server.drop()

@@ -17,7 +17,7 @@ from sansmcp_loop import current_loop
 from ._network import Connection, Network
 
 _EPOCH = 1.7e9
-"""The date at which virtual time begins, for states that carry one."""
+"""The date at which virtual time begins, for signed states, which contain a date."""
 
 
 class RunningServer(sansmcp_loop.RunningServer):
@@ -33,7 +33,7 @@ class RunningServer(sansmcp_loop.RunningServer):
         self.has_ended = False
 
     def is_working(self) -> bool:
-        """Whether a function of the application works in a thread."""
+        """True if a function of the application runs in a thread."""
         return self._checking > 0 or self._threads.is_working
 
     def run_plain(
@@ -47,7 +47,7 @@ class RunningServer(sansmcp_loop.RunningServer):
         super().run_plain(work, checked)
 
     async def stop(self, graceful_timeout: float) -> None:
-        """Stop as real servers do."""
+        """Stop gracefully."""
         await self.shut_down(graceful_timeout)
         self.has_ended = True
         for connection in tuple(self.connections):
@@ -56,7 +56,7 @@ class RunningServer(sansmcp_loop.RunningServer):
         self.scheduler.stop()
 
     def vanish(self) -> None:
-        """Stop without a word."""
+        """Stop at once, without closing streams."""
         self.scheduler.stop()
         self.leave_threads()
 
@@ -70,7 +70,7 @@ class ServerEnd:
         self._connection = sansmcp.ServerConnection(serving.core, driver=self, now=serving.now())
         self._timer: asyncio.TimerHandle | None = None
         self.connection = ConnectionInfo(peer=("127.0.0.1", 50000))
-        """What ``authenticate`` is told of it."""
+        """The ConnectionInfo for ``authenticate``."""
         serving.connections.add(self)
 
     def read(self, data: bytes) -> None:
@@ -87,7 +87,7 @@ class ServerEnd:
         self._serving.run_pending()
 
     def wake(self) -> None:
-        """Send what there is to send."""
+        """Send the pending bytes."""
         if self._wire.is_full or self not in self._serving.connections:
             return
         data, idle = pull(self._connection)
@@ -137,7 +137,7 @@ class Server:
         return str(sansmcp.Url("http", "localhost", 80, self._serving.core.path))
 
     def publish(self, method: str, params: Params | None = None) -> None:
-        """Tell the clients that something has changed; see :meth:`sansmcp.Server.publish`."""
+        """Notify the clients of a change; see :meth:`sansmcp.Server.publish`."""
 
         async def publish() -> None:
             self._serving.publish(method, params)
@@ -145,20 +145,20 @@ class Server:
         self._network.loop.run(publish())
 
     def stop(self) -> None:
-        """Stop: no new requests, ``graceful_timeout`` seconds for those that run; streams end."""
+        """Stop gracefully: calls get ``graceful_timeout`` seconds, then streams end."""
         if self._is_up:
             self._is_up = False
             self._network.loop.run(self._serving.stop(self._grace))
 
     def kill(self) -> None:
-        """Vanish with all connections, as a process that is killed. Handlers are not stopped."""
+        """Drop all connections at once, as a killed process does. Handlers are not stopped."""
         if self._is_up:
             self._is_up = False
             self._serving.vanish()
             self._network.cut()
 
     def accept(self) -> Connection | None:
-        """Open a connection of a client; None if that is refused."""
+        """Open a connection of a client; return None if it is refused."""
         wire = self._network.open() if self._is_up else None
         if wire is not None:
             wire.server = ServerEnd(self._serving, wire)
@@ -175,7 +175,7 @@ class Serve(Protocol):
         graceful_timeout: float = 5.0,
         **settings: Unpack[DriverSettings],
     ) -> Server:
-        """Make a server of an application, on the simulated network.
+        """Start a server of an application, on the simulated network.
 
         Handlers are async functions of asyncio, or plain functions, each of which runs in a thread.
 

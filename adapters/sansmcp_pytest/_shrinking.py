@@ -1,6 +1,6 @@
-"""Run a test that fails again, with fewer faults, until each of those left is needed.
+"""Repeat a failed test with fewer and fewer faults, until each remaining one is needed.
 
-Every run sets all fixtures of the test up anew.
+Every run sets up all fixtures of the test again.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ NETWORK: pytest.StashKey[Network] = pytest.StashKey()
 """The network of the last run of a test."""
 
 FAULTS: pytest.StashKey[str] = pytest.StashKey()
-"""The faults of the next run; not set: as chance has it."""
+"""The faults of the next run; not set if the seed decides."""
 
 _LONGEST = 60.0
-"""Seconds in which fewer faults are looked for."""
+"""Seconds after which the search for fewer faults ends."""
 
 
 class _Run(NamedTuple):
@@ -31,17 +31,17 @@ class _Run(NamedTuple):
 
     reports: list[pytest.TestReport]
     failure: object
-    """What tells one failure from another; None if the test passed."""
+    """Identifies the failure; None if the test passed."""
     faults: list[Fault]
 
 
 def report(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Run a test, and report it with the fewest faults with which it fails."""
+    """Run a test; if it fails, report it with the fewest faults that make it fail."""
     item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
     done = _run(item, nextitem)
     if done.failure is not None and NETWORK in item.stash:
         text = _describe(item, done.faults)
-        # A debugger would stop in every run.
+        # A debugger would stop in every repetition.
         if done.faults and not item.config.getoption("usepdb"):
             done, text = _shrink(item, nextitem, done)
         text += f"\nRun it again: {_command(item, done.faults)}"
@@ -54,7 +54,7 @@ def report(item: pytest.Item, nextitem: pytest.Item | None) -> None:
 
 
 def _run(item: pytest.Item, nextitem: pytest.Item | None) -> _Run:
-    # What other plugins use, too, that run a test again.
+    # Private API of pytest that other plugins which repeat tests use, too.
     runner: Any = item.config.pluginmanager.get_plugin("runner")
     reports: list[pytest.TestReport] = runner.runtestprotocol(item, nextitem=nextitem, log=False)
     failure = next((_failure(each) for each in reports if each.failed), None)
@@ -62,7 +62,7 @@ def _run(item: pytest.Item, nextitem: pytest.Item | None) -> _Run:
 
 
 def _shrink(item: pytest.Item, nextitem: pytest.Item | None, first: _Run) -> tuple[_Run, str]:
-    """Return the run with the fewest faults that fails in the same way, and what to say of it."""
+    """Return the run with the fewest faults and the same failure, and a text for the report."""
     until = time.monotonic() + _LONGEST
 
     def fails_with(faults: Sequence[Fault]) -> _Run | None:
@@ -88,7 +88,7 @@ def _shrink(item: pytest.Item, nextitem: pytest.Item | None, first: _Run) -> tup
 
 
 def _with_one_less(faults: Sequence[Fault]) -> Iterator[list[Fault]]:
-    """Leave each of them out; fewer bytes are sent then before the others happen."""
+    """Yield the faults without one of them, for each; the later ones then happen earlier."""
     for steps, index in itertools.product(range(4), range(len(faults))):
         later = [each.earlier(steps) for each in faults[index + 1 :]]
         if all(fault.after >= 0 for fault in later):
@@ -96,7 +96,7 @@ def _with_one_less(faults: Sequence[Fault]) -> Iterator[list[Fault]]:
 
 
 def _failure(failed: pytest.TestReport) -> object:
-    """What tells a failure from another one: where it happened, and its kind."""
+    """Return what identifies a failure: its place and its kind."""
     crash = getattr(failed.longrepr, "reprcrash", None)
     return (crash.path, crash.lineno, crash.message.partition(":")[0]) if crash else "failed"
 

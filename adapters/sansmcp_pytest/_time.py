@@ -1,7 +1,7 @@
-"""An event loop of asyncio whose time is virtual: where nothing can happen, it is later at once.
+"""An asyncio event loop with virtual time, which jumps to the next timer when the loop is idle.
 
-Time stands still while code runs, however long that takes. While a thread works or a real socket is
-waited for, time passes as usual.
+Time does not pass while code runs. While a thread works, or a task waits for a real socket, time
+passes as usual.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ T = TypeVar("T")
 _A_DAY = 86400.0
 
 _TURN = 1e-9
-"""Seconds that a turn of the loop takes. asyncio runs timers up to a nanosecond early: one that
-finds itself too early, and is set again, would be too early for ever if no time passed at all.
+"""Seconds that an iteration of the loop takes. asyncio runs timers up to a nanosecond early. A
+timer that is set again because it ran too early would loop for ever if no time passed.
 """
 
 
 class _Selector(selectors.DefaultSelector):
-    """Passes the time that the loop wants to wait for, unless something real may end the wait."""
+    """Advances the time instead of waiting, unless a thread or socket may end the wait."""
 
     def __init__(self, is_working: Callable[[], bool]) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ class _Selector(selectors.DefaultSelector):
         ready = super().select(0)
         if ready or (timeout is not None and timeout <= 0):
             return ready
-        # One file is the loop's own, by which threads wake it.
+        # One file is the loop's own, with which threads wake it.
         if timeout is None or self._is_working() or len(self.get_map()) > 1:
             ready = super().select(timeout)
         if timeout is not None and not ready:
@@ -51,7 +51,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def __init__(self) -> None:
         self._in_threads = 0
         self.workers: list[Callable[[], bool]] = []
-        """Each says whether a thread works that the loop does not know."""
+        """Functions that return True if a thread works that the loop does not know of."""
         self._virtual = _Selector(self._is_working)
         super().__init__(self._virtual)
 

@@ -1,7 +1,7 @@
 """The plugin of pytest: options, the marker, and the fixtures.
 
-pytest imports this module in each of its runs, so it imports nothing of sansmcp before a test uses
-a fixture.
+pytest imports this module in every run, so it imports nothing of sansmcp before a test uses a
+fixture.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-    """Run a test; where it fails, find the fewest faults with which it fails."""
+    """Run a test; if it fails, find the fewest faults that make it fail."""
     if "mcp_network" not in getattr(item, "fixturenames", ()):
         return None
     report(item, nextitem)
@@ -81,7 +81,7 @@ def mcp_network(request: pytest.FixtureRequest) -> Iterator[Network]:
 
 @pytest.fixture
 def mcp_server(mcp_network: Network) -> Serve:
-    """Makes servers: ``mcp_server(app, **settings)``."""
+    """A function that starts servers: ``mcp_server(app, **settings)``."""
     from ._server import serve
 
     return partial(serve, mcp_network)
@@ -89,7 +89,7 @@ def mcp_server(mcp_network: Network) -> Serve:
 
 @pytest.fixture
 def mcp_client(mcp_network: Network) -> Connect:
-    """Makes clients that are connected: ``mcp_client(app, **settings)``."""
+    """A function that connects clients: ``mcp_client(app, **settings)``."""
     from ._client import connect
 
     return partial(connect, mcp_network)
@@ -109,7 +109,7 @@ def _network(
     kinds: Sequence[str] | None = None,
     latency: float = 0.01,
 ) -> Network:
-    """Make the network that the marker describes, with the faults that are given."""
+    """Create the network that the marker describes, with the given faults."""
     from ._network import KINDS, Fault, Network, draw_faults
 
     if given is None:

@@ -1,14 +1,14 @@
 """A store in one file of SQLite.
 
 The file is in WAL mode: readers do not wait for writers, and writers only for each other. Each
-append is synchronised to the disk before it is reported, so that what was sent survives a crash of
-the process and of the machine. It takes a few milliseconds on most disks, and blocks the calling
+append is synchronised to the disk before it is reported, so sent messages survive a crash of the
+process and of the machine. It takes a few milliseconds on most disks, and blocks the calling
 thread, so an event loop does nothing else meanwhile. While another process locks the file, a write
 waits for at most ``busy_timeout`` seconds. After that, writes fail at once until one succeeds. So a
 file that stays locked costs a server that time once, and not once for each stream.
 
-What is stored is as confidential as the conversations: it includes session ids, which are
-credentials. So the files belong to the user of the process, and to that user only.
+The content is as confidential as the messages, and includes session ids, which are credentials. So
+only the user of the process can read the files.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from sansmcp import Entry, EntryKind, Limits, LocalProtocolError, Page, StreamKe
 from sansmcp.store import aged
 
 _VERSION = 2
-"""Of the schema, kept as ``user_version``."""
+"""The version of the schema, stored as ``user_version``."""
 
 _FIRST_TABLES = {"entries", "totals", "secrets"}
-"""Those of version 0.1.0, which kept the key in the file."""
+"""The tables of version 0.1.0, which stored the key in the file."""
 
 _SCHEMA = """
 CREATE TABLE entries (
@@ -86,7 +86,7 @@ to what SQLite takes.
 """
 
 _OPENING = 10.0
-"""Seconds to wait for others who open the file at the same time. Nothing is served yet."""
+"""Seconds to wait while other processes open the file. The server does not run yet."""
 
 _RETRY_INTERVAL = 0.002
 """Seconds between two attempts to write, at most."""
@@ -148,7 +148,7 @@ class SqliteStore:
         self._clock = clock
         self._patience = _OPENING
         self._is_locked_out = False
-        """The last attempt to write has failed because others did: do not wait for them again."""
+        """True if the last write failed because the file was locked; further writes do not wait."""
         self._lock = threading.Lock()
         _create_private(self._path)
         self._database = sqlite3.connect(
@@ -172,9 +172,9 @@ class SqliteStore:
             self._secret = _shared_key(self._path + "-key")
 
     def _create_tables(self) -> None:
-        """Make the tables, in place of those of version 0.1.0 if these are there.
+        """Create the tables; replace those of version 0.1.0.
 
-        Tables of others stay; where they have our names, the file is refused.
+        Other tables stay; if one has a name of ours, the file is refused.
         """
         found = self._database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
         if {name for (name,) in found} >= _FIRST_TABLES:
@@ -185,7 +185,7 @@ class SqliteStore:
         self._database.execute(f"PRAGMA user_version = {_VERSION}")
 
     def close(self) -> None:
-        """Close the file, and keep its content."""
+        """Close the file; its content stays."""
         self._database.close()
 
     @property
@@ -200,7 +200,7 @@ class SqliteStore:
     def append(self, key: StreamKey, entries: tuple[Entry, ...], *, now: float) -> bool:
         """Add entries to the end of a log; see :class:`sansmcp.Store`.
 
-        Age is told by the clock of the store: ``now`` means nothing to other processes.
+        Ages are measured by the clock of the store; ``now`` is a time of this process only.
         """
         now = self._clock()
         with self._transaction():
@@ -231,7 +231,7 @@ class SqliteStore:
         return True
 
     def read(self, key: StreamKey, after: int, *, limit: int, max_bytes: int) -> Page | None:
-        """What follows a place in a log; see :class:`sansmcp.Store`."""
+        """Return the entries after a sequence number; see :class:`sansmcp.Store`."""
         with self._transaction("DEFERRED"):
             last = self._last(key)
             if last is None:
@@ -254,14 +254,14 @@ class SqliteStore:
         return Page(tuple(found), last)
 
     def drop(self, principal: str, session: str) -> None:
-        """Forget all logs of a session."""
+        """Delete all logs of a session."""
         with self._transaction():
             self._database.execute(
                 "DELETE FROM entries WHERE principal = ? AND session = ?", (principal, session)
             )
 
     def _last(self, key: StreamKey) -> Entry | None:
-        """The last entry of a log, without its data."""
+        """Return the last entry of a log, without its data."""
         row: Any = self._database.execute(
             f"SELECT seq, final, kind FROM entries WHERE {_LOG} ORDER BY seq DESC LIMIT 1",
             _names(key),
@@ -269,7 +269,7 @@ class SqliteStore:
         return None if row is None else self._entry(row[0], b"", *row[1:])
 
     def _entry(self, seq: object, data: object, final: object, kind: object) -> Entry:
-        """An entry as it is in the file, where any column can hold a value of any type."""
+        """Return an entry of the file, after a check of the types of its columns."""
         if (
             isinstance(seq, int)
             and seq > 0
@@ -281,7 +281,7 @@ class SqliteStore:
         raise self._damaged(f"no entry: {(seq, data, final, kind)!r:.100}")
 
     def _numbers(self, query: str, values: tuple[float, ...] = ()) -> tuple[float, ...] | None:
-        """The first row of a query for numbers; None where there is no row."""
+        """Return the first row of a query for numbers; None if there is no row."""
         row: tuple[object, ...] | None = self._database.execute(query, values).fetchone()
         if row is None:
             return None
@@ -291,7 +291,7 @@ class SqliteStore:
         return numbers
 
     def _grow_old(self, now: float) -> float:
-        """Seconds that have passed for what is stored; they are the same for all processes."""
+        """Return the age of the store in seconds; the same for all processes."""
         numbers = self._numbers("SELECT age, ifnull(said, ?) FROM clock", (now,))
         if numbers is None:
             raise self._damaged("it has no clock")
@@ -326,7 +326,7 @@ class SqliteStore:
             )
 
     def _delete(self, which: str, values: tuple[object, ...]) -> None:
-        """Delete one entry; where there is none the file counts more than it has."""
+        """Delete one entry; if there is none, the totals are wrong and the file is damaged."""
         if self._database.execute(f"DELETE FROM entries WHERE {which}", values).rowcount != 1:
             raise self._damaged("what it counts is not what it holds")
 
@@ -338,17 +338,17 @@ class SqliteStore:
 
     @contextmanager
     def _damage_reported(self) -> Generator[None, None, None]:
-        """Raise sqlite3.DatabaseError where SQLite quotes the file, and that is no text."""
+        """Raise sqlite3.DatabaseError for a UnicodeDecodeError: SQLite quotes a damaged file."""
         try:
             yield
         except UnicodeDecodeError as error:
             raise self._damaged(f"its schema is not UTF-8: {error}") from error
 
     def _execute_alone(self, statement: str) -> None:
-        """Execute what others keep us from, as soon as they let us.
+        """Execute a statement as soon as no other process has locked the file.
 
-        SQLite itself would wait longer and longer between its attempts, and never get its turn; and
-        for the mode of the file it does not wait at all.
+        SQLite itself would wait longer and longer between its attempts, and might never succeed.
+        For the journal mode it does not wait at all.
         """
         give_up = time.monotonic() + self._patience
         while True:
@@ -386,19 +386,19 @@ _OWNER_ONLY = stat.S_IRUSR | stat.S_IWUSR
 
 
 def _create_private(path: str) -> None:
-    """Create a file that is its owner's only, unless it is there, and is that already."""
+    """Create a file that only its owner can use, or check an existing one."""
     try:
         # SQLite gives the same mode to the files that it creates beside this one.
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, _OWNER_ONLY))
     except FileExistsError:
-        # Do not open it to look: to close it again would give up the locks that this process has.
+        # Do not open the file to check it: closing it would release the locks of this process.
         for each in (path, path + "-wal", path + "-shm", path + "-journal"):
             if os.path.lexists(each):
                 _check_private(each, os.lstat(each))
 
 
 def _check_private(path: str, status: os.stat_result) -> None:
-    """Raise PermissionError for what is no plain file of this user, or can be used by others."""
+    """Raise PermissionError unless the file is a regular one that only this user can use."""
     if stat.S_ISLNK(status.st_mode):
         problem = "is a symbolic link; give the path of the file itself"
     elif not stat.S_ISREG(status.st_mode):
@@ -414,7 +414,7 @@ def _check_private(path: str, status: os.stat_result) -> None:
 
 
 def _shared_key(path: str) -> bytes:
-    """32 random bytes in a file of their own; made by whoever comes first, and holds the lock."""
+    """Return 32 random bytes from a file; the first process that locks the file creates them."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags, _OWNER_ONLY)
@@ -441,7 +441,7 @@ def _names(key: StreamKey) -> tuple[str, str, str]:
 
 
 def _statements(script: str) -> Iterator[str]:
-    """The statements of a script, one by one, so that they can be in a transaction."""
+    """Yield the statements of a script one by one, to run them in a transaction."""
     statement = ""
     for line in script.splitlines():
         statement += line + "\n"

@@ -154,7 +154,7 @@ class ThreadedServerDriver(sansmcp.ServerDriver):
         self._workers.submit(partial(self._work, call))
 
     def _work(self, call: sansmcp.ServerCall) -> None:
-        if not call.driver.cancelled.is_set():  # or its turn has come too late
+        if not call.driver.cancelled.is_set():  # cancelled while it was queued
             try:
                 super().start_handler(call)
             except BaseException as error:  # such as SystemExit: the client would wait for ever

@@ -49,7 +49,7 @@ class TrioProcess(ChildProcess):
         self._written.set()
 
     def leave(self) -> None:
-        """End the process, and report nothing more."""
+        """End the process, without further reports."""
         self._is_left = True
         self._scope.cancel()
 
@@ -73,7 +73,7 @@ class TrioProcess(ChildProcess):
                 nursery.start_soon(self._read_output, process.stdout)
                 nursery.start_soon(self._read_log, process.stderr)
                 self._report(ProcessExited(await process.wait()))
-        finally:  # also when the client was cancelled: nothing may go on without it
+        finally:  # also if the client was cancelled: the process must not outlive it
             self.signal(kill=True)
             with trio.CancelScope(shield=True):
                 await process.wait()
@@ -92,7 +92,7 @@ class TrioProcess(ChildProcess):
                         return
                     await stream.send_all(data)
         except (OSError, trio.BrokenResourceError):
-            pass  # it reads no more; how it ends will tell why
+            pass  # it has closed its input; its exit status will tell why
 
     async def _read_output(self, stream: trio.abc.ReceiveStream) -> None:
         while data := bytes(await stream.receive_some(65536)):

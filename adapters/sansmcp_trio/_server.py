@@ -3,7 +3,7 @@
 A connection's task waits for bytes. When another task has something for the connection to send (a
 handler, a timer, another connection's task), that task writes as much as there is room for. Only if
 something is left, or the connection must be closed or its reading paused, is the wait cancelled.
-Nothing but the wait for bytes is ever cancelled, so no byte is lost.
+Only the wait for bytes is ever cancelled, so no byte is lost.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class _Driver:
         self._send_timeout = send_timeout
         self._connection = kind(serving.core, driver=self, now=trio.current_time())
         self._idle: Idle | None = Idle.NEED_DATA
-        """What to do when everything is sent; None means to close the connection."""
+        """The idle state to enter when all bytes are sent; None to close the connection."""
         self._unsent = b""
         self._waiting = trio.CancelScope()
         self._is_waiting = False
@@ -114,7 +114,7 @@ class _Driver:
         self._serving.run_pending()
 
     def _went_on(self) -> bool:
-        """Do what can be done without waiting. Return True if all that is left is to wait."""
+        """Do everything that needs no waiting. Return True if the task must wait next."""
         self._serving.drive()  # first, so that a handler's first messages are sent in one piece
         self._send_now()
         self._serving.run_pending()
@@ -158,7 +158,7 @@ class _Driver:
         self._connection.handle_timeout(now=trio.current_time())
 
     def _update_deadline(self) -> None:
-        """Wake up no later than the deadline, and once too early if it has become later."""
+        """Wake up at the deadline, or at an earlier one that was replaced since."""
         if (deadline := self._deadline()) < self._waiting.deadline:
             self._waiting.deadline = deadline
 
@@ -185,7 +185,7 @@ class RunningServer(sansmcp_loop.RunningServer):
         self.stopped = trio.Event()
         """Set when :meth:`stop` is called."""
         self.has_ended = False
-        """True once all event streams have ended: close connections that have nothing to send."""
+        """True once all event streams have ended; idle connections are then closed."""
         self.drivers: set[_Driver] = set()
         self._nursery: trio.Nursery
         self._shield = trio.CancelScope(shield=True)

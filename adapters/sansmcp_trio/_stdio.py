@@ -17,7 +17,7 @@ from sansmcp_loop import PendingResult
 class StdioStream(trio.abc.Stream):
     """Reads standard input and writes standard output.
 
-    Pipes and sockets are waited for; for anything else, a file or a terminal, a thread waits.
+    The event loop waits for pipes and sockets; for a file or a terminal, a thread waits.
     """
 
     def __init__(self, streams: StandardStreams) -> None:
@@ -25,15 +25,15 @@ class StdioStream(trio.abc.Stream):
         self._output = _Output(streams.output)
 
     def fileno(self) -> int:
-        """What can be written to, and never blocks; -1 if there is nothing, or it is closed."""
+        """Return the descriptor to write to without blocking; -1 if it may block, or is closed."""
         return self._output.fileno()
 
     async def receive_some(self, max_bytes: int | None = None) -> bytes:
-        """What has come; empty at the end."""
+        """Return received bytes; empty at the end."""
         return await self._input.read(max_bytes or 65536)
 
     async def send_all(self, data: bytes | bytearray | memoryview) -> None:
-        """Write it all. Raises OSError or trio.BrokenResourceError when nobody reads."""
+        """Write all of ``data``. Raises OSError or trio.BrokenResourceError."""
         await self._output.write(data)
 
     async def wait_send_all_might_not_block(self) -> None:
@@ -59,14 +59,14 @@ class _Input:
         self._descriptor = os.dup(descriptor)
         self._stream = trio.lowlevel.FdStream(self._descriptor) if _is_pipe(descriptor) else None
         self._coming: PendingResult | None = None
-        """What a thread reads. A reader that is cancelled leaves it to the next one."""
+        """The bytes that a thread reads. If the reader is cancelled, the next one gets them."""
         self._is_closed = False
 
     async def read(self, most: int) -> bytes:
         while self._stream is not None:
-            # Its own method does that, too, but only after a turn of the loop for fairness.
+            # Its own method does that, too, but only after a checkpoint.
             await trio.lowlevel.wait_readable(self._descriptor)
-            with contextlib.suppress(BlockingIOError):  # somebody else has read it
+            with contextlib.suppress(BlockingIOError):  # another process has read it
                 return os.read(self._descriptor, most)
         if self._coming is None:
             self._coming = PendingResult(trio.Event())

@@ -16,7 +16,7 @@ from sansmcp_local import connection_info, set_options
 from ._stdio import StdioStream
 
 _RECORD = 16 * 1024
-"""Bytes of one record of TLS."""
+"""The maximum of bytes in one TLS record."""
 
 AnyStream: TypeAlias = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 
@@ -59,7 +59,7 @@ async def do_handshake(stream: trio.abc.Stream, timeout: float) -> None:
 
 
 async def send_some(stream: trio.abc.Stream, data: bytes) -> bytes:
-    """Wait until the peer takes something; returns what it has not taken."""
+    """Wait until a part of ``data`` is sent, and return the rest."""
     if isinstance(stream, trio.SocketStream):
         return data[await stream.socket.send(data) :]
     await stream.send_all(data[:_RECORD])
@@ -67,7 +67,7 @@ async def send_some(stream: trio.abc.Stream, data: bytes) -> bytes:
 
 
 def socket_of(stream: AnyStream) -> trio.socket.SocketType:
-    """What is below a stream, with TLS or without."""
+    """Return the socket of a stream, with TLS or without."""
     plain = stream if isinstance(stream, trio.SocketStream) else stream.transport_stream
     return plain.socket
 
@@ -77,19 +77,19 @@ def info_of(stream: trio.abc.Stream) -> sansmcp.ConnectionInfo:
     if isinstance(stream, trio.SocketStream):
         return connection_info(stream.socket.fileno())
     encrypted = cast("trio.SSLStream[trio.SocketStream]", stream)
-    # It passes on what an SSLObject has, which its type does not tell.
+    # It forwards the attributes of an SSLObject, which its type does not declare.
     return connection_info(socket_of(encrypted).fileno(), cast("ssl.SSLObject", encrypted))
 
 
 def send_now(stream: trio.abc.Stream, data: bytes) -> bytes:
-    """Send as much as there is room for, without waiting; returns the rest."""
-    with suppress(OSError):  # there is no room; or what it is, send_all() will find
+    """Send as much as possible without waiting, and return the rest."""
+    with suppress(OSError):  # there is no room, or an error that send_all() will raise
         return data[os.write(_descriptor(stream), data) :]
     return data
 
 
 def _descriptor(stream: trio.abc.Stream) -> int:
-    """What takes the bytes of a stream as they are, and never blocks; -1 if there is nothing."""
+    """Return the descriptor to send plain bytes without blocking; -1 if there is none."""
     if isinstance(stream, trio.SocketStream) and sys.platform != "win32":
         return stream.socket.fileno()
     return stream.fileno() if isinstance(stream, StdioStream) else -1

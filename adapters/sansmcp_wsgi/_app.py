@@ -85,7 +85,7 @@ class _Exchange(Iterator[bytes]):
 
     @property
     def connection(self) -> sansmcp.ConnectionInfo:
-        """What the WSGI server reports about the connection."""
+        """The WSGI server's information about the connection."""
         address, port = self._environ.get("REMOTE_ADDR"), self._environ.get("REMOTE_PORT") or 0
         return sansmcp.ConnectionInfo(
             peer=(address, int(port)) if address else None,
@@ -99,7 +99,7 @@ class _Exchange(Iterator[bytes]):
             self._read()
             self._begin(start_response)
         except BaseException:
-            self.close()  # the WSGI server cannot: we have returned nothing that it could close
+            self.close()  # the WSGI server closes only an iterable that was returned
             raise
         return self
 
@@ -114,7 +114,7 @@ class _Exchange(Iterator[bytes]):
     def _begin(self, start_response: StartResponse) -> None:
         effect = self._next_effect()
         if not isinstance(effect, SendHead):
-            raise ConnectionAbortedError("There is no answer")
+            raise ConnectionAbortedError("There is no response")
         fields = [(name.decode(), value.decode("latin-1")) for name, value in effect.head.headers]
         start_response(f"{effect.head.status} ", fields)
 
