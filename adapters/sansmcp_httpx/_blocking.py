@@ -82,7 +82,7 @@ class BlockingClient(sansmcp_threads.Client):
     def _sleep(self) -> None:
         """Wait for the next deadline: of the call, or of the next attempt to resume it."""
         deadline = self.next_deadline()
-        assert deadline < math.inf, "who waits has a deadline"
+        assert deadline < math.inf, "a caller that waits has a deadline"
         with ki_unprotected():
             time.sleep(max(0.0, deadline - time.monotonic()))
         self.handle_timeout()
@@ -156,7 +156,7 @@ class BlockingClient(sansmcp_threads.Client):
                 for data in response.iter_bytes():
                     yield sansmcp.BodyData(data)
             yield sansmcp.BodyEnd()
-        except Exception as error:  # of httpx, or of what its user has given to it
+        except Exception as error:  # raised by httpx, or by a transport or hook of its user
             yield connection_lost_from(error)
 
 

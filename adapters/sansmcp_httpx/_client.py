@@ -74,7 +74,7 @@ class Client(sansmcp_loop.AwaitableClient):
                     while self.is_paused:
                         await self._scheduler.state_changed.wait()
             self._feed(effect, sansmcp.BodyEnd())
-        except Exception as error:  # of httpx, or of what its user has given to it
+        except Exception as error:  # raised by httpx, or by a transport or hook of its user
             self._feed(effect, connection_lost_from(error))
         finally:
             del self._carrying[effect.exchange]

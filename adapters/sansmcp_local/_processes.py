@@ -106,7 +106,7 @@ class ChildProcess(ABC):
 
     @abstractmethod
     def leave(self) -> None:
-        """End the process, and report nothing more. May be called twice."""
+        """End the process, without further reports. May be called twice."""
 
     def _report(self, part: ProcessPart) -> None:
         if not self._is_left:

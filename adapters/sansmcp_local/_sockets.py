@@ -1,4 +1,4 @@
-"""Sockets: their options, and what can be known of them without waiting."""
+"""Sockets: their options, and checks that do not wait."""
 
 from __future__ import annotations
 

@@ -169,7 +169,7 @@ class HttpExchange(abc.ABC):
                 assert_never(impossible)
 
     async def _send(self, send: Callable[..., Awaitable[None]], *part: Any) -> bool:
-        """Send a part. Return False if the client reads nothing, or has disconnected."""
+        """Send a part. Return False if the client does not read, or has disconnected."""
         try:
             return await self._loop.within(self._serving.core.limits.send_timeout, send, *part)
         except OSError as error:

@@ -122,7 +122,7 @@ class RunningServer(sansmcp.ServerDriver):
         """Cancel the handlers that still run in threads, without waiting for them."""
         self._authenticating.join_all()
         if not self._threads.join_all():
-            _logger.warning("a handler goes on in its thread, though it was cancelled")
+            _logger.warning("a handler still runs in its thread, though it was cancelled")
 
     def _is_busy(self) -> bool:
         return bool(self.safely(lambda: self.core.is_busy))

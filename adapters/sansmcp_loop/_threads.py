@@ -53,7 +53,7 @@ class CallFromThread(Call):
         together: a thread that added one after the cancellation would wait for ever.
         """
         self._current: Future[Any] | None = None
-        """The outcome of the method that runs in the loop, or of the last one that did."""
+        """The outcome of the method that runs in the loop, or ran there last."""
 
     @property
     def is_working(self) -> bool:

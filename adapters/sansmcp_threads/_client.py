@@ -141,7 +141,7 @@ class Client(sansmcp.ClientDriver[Any, None]):
         log_unexpected(error)
 
     def on_handler_error(self, request: sansmcp.ServerRequest, error: Exception) -> None:
-        _logger.error("answering %s failed", escape_controls(request.method), exc_info=error)
+        _logger.error("the handler of %s failed", escape_controls(request.method), exc_info=error)
 
 
 class PendingCall(PendingResult):

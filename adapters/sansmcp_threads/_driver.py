@@ -122,7 +122,7 @@ class ThreadedServerDriver(sansmcp.ServerDriver):
         """Wait up to ``seconds`` for the handlers. Log a warning if one is still running."""
         self._authenticating.join_all(0)
         if not self._workers.join_all(seconds):
-            _logger.warning("a handler goes on, though it was cancelled")
+            _logger.warning("a handler still runs, though it was cancelled")
 
     def run_plain(
         self, work: Callable[[], Any], done: Callable[[Any, Exception | None], None]

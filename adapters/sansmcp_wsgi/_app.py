@@ -174,6 +174,6 @@ def _body(environ: Environ) -> Iterator[bytes]:
     while left > 0:
         data: bytes = source.read(min(left, _PIECE))
         if not data:
-            raise ConnectionAbortedError("The client left before its request was complete")
+            raise ConnectionAbortedError("The client disconnected before its request was complete")
         left -= len(data)
         yield data

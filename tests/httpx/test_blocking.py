@@ -80,7 +80,7 @@ def test_answers_that_there_are_not(
             pytest.raises(JsonRpcError),
         ):
             client.call_tool("ask")
-    assert "answering elicitation/create failed" in caplog.text
+    assert "the handler of elicitation/create failed" in caplog.text
 
 
 def test_timeouts_are_those_of_the_call(url: str) -> None:

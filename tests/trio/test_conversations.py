@@ -193,7 +193,7 @@ async def test_what_nobody_answers_is_declined(
         capabilities={"elicitation": {}},
     ) as client:
         assert await client.call_tool("ask") == [-32601, -32603]
-    assert "answering elicitation/create failed" in caplog.text
+    assert "the handler of elicitation/create failed" in caplog.text
 
 
 async def test_a_question_that_is_withdrawn_stops_its_answerer(
