@@ -54,7 +54,16 @@ from .http import BodyData, BodyEnd, ConnectionLost, RequestHead, RequestHeaders
 from .limits import Limits
 from .messages import ErrorResponse, Message, Notification, Request, Response
 from .revisions import REVISIONS, Revision
-from .store import Entry, EntryKind, Page, Store, StreamKey
+from .store import (
+    AppendResult,
+    AsyncStore,
+    Entry,
+    EntryKind,
+    Page,
+    Store,
+    StreamKey,
+    WatchableStore,
+)
 from .types import Era, Idle, Secret
 
 if TYPE_CHECKING:
@@ -119,6 +128,8 @@ __version__ = "0.1.0"
 __all__ = [
     "REVISIONS",
     "App",
+    "AppendResult",
+    "AsyncStore",
     "Authenticator",
     "BaseCall",
     "BaseClient",
@@ -195,6 +206,7 @@ __all__ = [
     "Store",
     "StreamKey",
     "Url",
+    "WatchableStore",
     "decode_envelope",
     "decode_message",
     "encode_event",

@@ -78,15 +78,21 @@ class StoreAppend:
     Create the log if it does not exist. If it exists and ``entries[0].seq`` is not its next number,
     append nothing. Then report one of these, once:
 
-    * ``server.append_completed(effect, now=...)``: every later reader finds the entries, also in
-      another process after a crash if the store is durable. Reporting this early loses messages.
-    * ``server.append_conflicted(effect, now=...)``: the first entry is not the next of the log.
-    * ``server.store_failed(effect, reason, now=...)``: anything else, also an unknown outcome. Do
-      not repeat the append: the second attempt would conflict with the first if that succeeded.
+    * ``server.append_completed(effect, result, now=...)`` with an :class:`~sansmcp.AppendResult`.
+      ``STORED`` means that every later reader finds the entries, also in another process after a
+      crash if the store is durable. Reporting this early loses messages.
+    * ``server.store_failed(effect, reason, now=...)``: anything else, also an unknown outcome. The
+      server repeats the effect later, with the same token, if it is worth it.
+
+    Attributes:
+        stream: the log.
+        entries: the entries.
+        token: the name of this append, by which a store recognises that it is repeated.
     """
 
     stream: StreamKey
     entries: tuple[Entry, ...]
+    token: str
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -109,14 +115,38 @@ class StoreRead:
 
 @attrs.frozen(kw_only=True)
 class StoreDrop:
-    """Delete all logs of a session. Report only a failure, with ``server.store_failed()``."""
+    """Delete all logs of a session.
+
+    Then report ``server.drop_completed(effect, now=...)``, or ``server.store_failed()``.
+    """
 
     principal: str
     session: str = attrs.field(repr=redact)
 
 
 StoreEffect: TypeAlias = StoreAppend | StoreRead | StoreDrop
-ServerEffect: TypeAlias = Wake | Authenticate | StoreEffect
+
+
+@attrs.frozen
+class StoreWatch:
+    """Call ``server.store_changed(stream, now=...)`` when the log ``stream`` may have new entries.
+
+    Do so until :class:`StoreUnwatch`. If the store can tell of changes, report
+    ``server.store_watched(effect, now=...)`` once; otherwise ignore the effect, and the server
+    reads the log from time to time.
+    """
+
+    stream: StreamKey
+
+
+@attrs.frozen
+class StoreUnwatch:
+    """End the watch of a log."""
+
+    stream: StreamKey
+
+
+ServerEffect: TypeAlias = Wake | Authenticate | StoreEffect | StoreWatch | StoreUnwatch
 
 
 # Of a connection: bytes instead of message parts.

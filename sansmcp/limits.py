@@ -169,7 +169,24 @@ class Limits:
     """Messages read from the store at once when a stream is replayed."""
 
     store_poll_interval: float = 0.25
-    """Seconds between two reads of a stream that another instance writes to the store."""
+    """Seconds between two reads of a log that another instance writes, for a store that does not
+    tell of changes.
+    """
+
+    store_check_interval: float = 5.0
+    """The same for a store that tells of changes: a safety net for those that it does not tell of.
+    The intervals of different logs differ by a quarter of it.
+    """
+
+    store_retry_timeout: float = 30.0
+    """How long a failed store operation of a running call or an open stream is repeated. Then the
+    stream goes on without being stored. Beyond ``max_pending_entries`` its handler waits.
+    """
+
+    lease_timeout: float = 10.0
+    """How long an instance that shares a store may show no sign of life, before others end the
+    calls that it ran.
+    """
 
     max_batch_messages: int = 100
     """Messages in one JSON-RPC batch (revision 2025-03-26)."""

@@ -20,7 +20,7 @@ import attrs
 
 from .limits import Limits
 from .shares import Shares
-from .store import Entry, Page, StreamKey, aged
+from .store import AppendResult, Entry, Page, StreamKey, aged
 
 _ENTRY_COST = 280
 _LOG_COST = 550
@@ -31,6 +31,32 @@ _Name: TypeAlias = tuple[str, str]
 """Principal and session."""
 
 _Arrival: TypeAlias = tuple[float, StreamKey, int]
+
+
+@attrs.define(eq=False)
+class _Log:
+    """The entries of one log, and its last append."""
+
+    entries: dict[int, Entry] = attrs.field(factory=dict[int, Entry], init=False)
+    """By number, in order and without gaps: any place is found at once."""
+    first_seq: int = attrs.field(default=0, init=False)
+    """The number of the first entry of the last append."""
+    token: str = attrs.field(default="", init=False)
+
+    @property
+    def last(self) -> Entry:
+        """The last entry."""
+        return self.entries[next(reversed(self.entries))]
+
+    def refusal_of(self, first_seq: int, token: str) -> AppendResult | None:
+        """Return the result of an append that the log cannot take; None if it can."""
+        last_seq = next(reversed(self.entries))
+        if first_seq == last_seq + 1:
+            return None
+        if first_seq > last_seq:
+            return AppendResult.BEHIND
+        is_repeated = (first_seq, token) == (self.first_seq, self.token)
+        return AppendResult.STORED if is_repeated else AppendResult.CONFLICT
 
 
 @attrs.define(eq=False)
@@ -50,10 +76,7 @@ class MemoryStore:
     is_durable = False
     count: int = attrs.field(default=0, init=False)
     """The number of stored entries."""
-    _logs: dict[StreamKey, dict[int, Entry]] = attrs.field(
-        factory=dict[StreamKey, dict[int, Entry]], init=False
-    )
-    """The entries by sequence number, in order and without gaps, to find any of them at once."""
+    _logs: dict[StreamKey, _Log] = attrs.field(factory=dict[StreamKey, _Log], init=False)
     _sessions: dict[_Name, _Session] = attrs.field(factory=dict[_Name, _Session], init=False)
     _principals: Shares[str] = attrs.field(factory=Shares[str], init=False)
     """Bytes by principal."""
@@ -71,23 +94,26 @@ class MemoryStore:
         """Bytes of memory in use, with the overhead of Python objects."""
         return self._principals.total
 
-    def append(self, key: StreamKey, entries: tuple[Entry, ...], *, now: float) -> bool:
+    def append(
+        self, key: StreamKey, entries: tuple[Entry, ...], *, token: str, now: float
+    ) -> AppendResult:
         """Append entries to a log, all or none of them. Create the log if it does not exist.
 
-        Returns False, with nothing appended, if the log exists and the first entry is not its next.
+        See :meth:`sansmcp.Store.append`.
         """
         log = self._logs.get(key)
-        if log is not None and entries[0].seq != next(reversed(log)) + 1:
-            return False
+        if log is not None and (refusal := log.refusal_of(entries[0].seq, token)) is not None:
+            return refusal
         self._age += aged(self._now, now, self.limits.max_stored_age)
         self._now = now
         session, size = self._session(key)
         if log is None:
-            log = self._logs[key] = {}
+            log = self._logs[key] = _Log()
             session.logs.add(key)
             size += _log_cost(key)
+        log.first_seq, log.token = entries[0].seq, token
         for entry in entries:
-            log[entry.seq] = entry
+            log.entries[entry.seq] = entry
             size += _ENTRY_COST + len(entry.data)
             arrival = (self._age, key, entry.seq)
             self._arrivals.append(arrival)
@@ -95,7 +121,7 @@ class MemoryStore:
         self.count += len(entries)
         self._use(key, size)
         self._evict()
-        return True
+        return AppendResult.STORED
 
     def read(self, key: StreamKey, after: int, *, limit: int, max_bytes: int) -> Page | None:
         """Return the entries that follow number ``after``, or None if the log does not exist.
@@ -105,12 +131,12 @@ class MemoryStore:
         log = self._logs.get(key)
         if log is None:
             return None
-        last = log[next(reversed(log))]
-        first = last.seq - len(log) + 1
+        last = log.last
+        first = last.seq - len(log.entries) + 1
         found: list[Entry] = []
         size = 0
         for seq in range(max(first, after + 1), last.seq + 1):
-            entry = log[seq]
+            entry = log.entries[seq]
             size += len(entry.data)
             if len(found) == limit or (found and size > max_bytes):
                 break
@@ -122,7 +148,7 @@ class MemoryStore:
         name = (principal, session)
         if name in self._sessions:
             for key in self._sessions.pop(name).logs:
-                self.count -= len(self._logs.pop(key))
+                self.count -= len(self._logs.pop(key).entries)
             shares = self._shares[principal]
             self._use(StreamKey(principal, session, ""), -shares.of(name))
 
@@ -163,9 +189,9 @@ class MemoryStore:
         """Delete the oldest entry of a session, which is the first one of its log."""
         _, key, seq = session.arrivals.popleft()
         log = self._logs[key]
-        size = _ENTRY_COST + len(log.pop(seq).data)
+        size = _ENTRY_COST + len(log.entries.pop(seq).data)
         self.count -= 1
-        if not log:
+        if not log.entries:
             del self._logs[key]
             session.logs.discard(key)
             size += _log_cost(key)

@@ -7,11 +7,15 @@ share is also a log: the responses to server requests, and the existence of a se
 The core assigns the sequence numbers. A store only appends, reads in pages and deletes. For several
 instances to agree it must keep one promise: if two append the same number to a log, only one
 succeeds. The core never calls a store; it emits effects (:mod:`sansmcp.effects`).
+
+The reply to an append can be lost although the append was done. So each append has a token, and a
+store recognises an append that is repeated with the same token.
 """
 
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 import attrs
@@ -52,6 +56,8 @@ class EntryKind(enum.Enum):
     """No message was sent for some time, and the stream continues. The data, a decimal number, is
     the number of the last entry of another kind: a reader that has it has missed no message.
     """
+    WRITER = "writer"
+    """Another instance writes the log from here on. The data names it; no client sees the entry."""
 
 
 @attrs.define
@@ -89,11 +95,27 @@ class Page:
     last: Entry
 
 
+class AppendResult(enum.Enum):
+    """What a store did with an append."""
+
+    STORED = "stored"
+    """Every later reader finds the entries; also if they were appended before, by this append."""
+    CONFLICT = "conflict"
+    """Nothing was appended: the log has an entry with the number of the first one, and another
+    append has made it.
+    """
+    BEHIND = "behind"
+    """Nothing was appended: the log ends before the number that precedes the first one. The store
+    has lost entries that it had acknowledged, for instance with the disk of a machine.
+    """
+
+
 @runtime_checkable
 class Store(Protocol):
-    """A synchronous store, such as :class:`~sansmcp.memory_store.MemoryStore`.
+    """A synchronous store that works at once, such as :class:`~sansmcp.memory_store.MemoryStore`.
 
-    The methods are plain functions. Their results are used as they are, and never awaited.
+    The methods are plain functions, called in the thread of the event loop: they must not block.
+    A store that waits for a disk or a network is an :class:`AsyncStore`.
 
     ``now`` is in seconds, on the machine's clock, and serves only to discard old entries. Count a
     jump of that clock as at most a third of ``max_stored_age``, so that it does not discard entries
@@ -111,12 +133,20 @@ class Store(Protocol):
       default key of the StateSigner.
     """
 
-    def append(self, key: StreamKey, entries: tuple[Entry, ...], *, now: float) -> bool:
+    def append(
+        self, key: StreamKey, entries: tuple[Entry, ...], *, token: str, now: float
+    ) -> AppendResult:
         """Append entries to a log, all or none of them. Create the log if it does not exist.
 
-        Returns:
-            False, with nothing appended, if the log exists and the first entry is not its next:
-            another instance has appended it.
+        A log that does not exist may begin with any number.
+
+        Args:
+            key: the log.
+            entries: one or more, numbered without gaps.
+            token: a name of this append that no other append has. If the last append to the log
+                came with this token and the same first number, this one repeats it because its
+                outcome was unknown: return ``STORED``, and append nothing.
+            now: the current time in seconds, on the machine's clock.
         """
         ...
 
@@ -129,6 +159,50 @@ class Store(Protocol):
 
     def drop(self, principal: str, session: str) -> None:
         """Delete all logs of a session."""
+
+
+@runtime_checkable
+class AsyncStore(Protocol):
+    """An asynchronous store: its methods are ``async def``, and do what those of :class:`Store` do.
+
+    A driver performs the effects of one log in their order, and those of different logs at the same
+    time. A method that is cancelled may have done its work, or not.
+
+    The attributes ``is_durable`` and ``secret`` mean the same.
+    """
+
+    async def append(
+        self, key: StreamKey, entries: tuple[Entry, ...], *, token: str, now: float
+    ) -> AppendResult:
+        """Append entries to a log; see :meth:`Store.append`."""
+        ...
+
+    async def read(self, key: StreamKey, after: int, *, limit: int, max_bytes: int) -> Page | None:
+        """Return the entries that follow number ``after``; see :meth:`Store.read`."""
+
+    async def drop(self, principal: str, session: str) -> None:
+        """Delete all logs of a session."""
+
+
+@runtime_checkable
+class WatchableStore(Protocol):
+    """The part of a store, synchronous or not, that tells of changes. A store can do without.
+
+    Without it, instances read the logs that others write every ``Limits.store_poll_interval``.
+    """
+
+    def watch(self, key: StreamKey, changed: Callable[[], None]) -> Callable[[], None]:
+        """Call ``changed()`` when a log may have new entries. Return at once.
+
+        Call it, from any thread, after each append to the log by any instance; once when the watch
+        works, since entries may have been appended before; and once after each time for which the
+        store was out of reach. One call for several appends is enough, and a call without a new
+        entry does no harm. The entries are then read.
+
+        Returns:
+            A function that ends the watch.
+        """
+        ...
 
 
 def aged(before: float | None, now: float, max_stored_age: float) -> float:

@@ -69,6 +69,12 @@ class Timer(FastEnum):
     STORE_POLL = enum.auto()
     """Server: read again what another instance may have written to the store."""
 
+    STORE_REPEAT = enum.auto()
+    """Server: repeat an operation of the store that failed."""
+
+    LEASE = enum.auto()
+    """Server: renew the lease of this instance, or read that of another one."""
+
     STORED = enum.auto()
     """Server: nothing was added to the log of a running stream for a while; a new entry keeps the
     store from evicting a log in use.

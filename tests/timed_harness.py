@@ -159,7 +159,7 @@ def _handle_and_check(machine: Machine, now: float) -> None:
     timers, results = len(table), _results(machine)
     machine.handle_timeout(now=now)
     if len(table) < timers and _results(machine) == results:
-        assert all(timer is Timer.STORE_POLL for timer, _ in due), due
+        assert all(timer in (Timer.STORE_POLL, Timer.LEASE) for timer, _ in due), due
 
 
 def _results(machine: Client | Server) -> int:

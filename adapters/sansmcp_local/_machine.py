@@ -10,7 +10,7 @@ import attrs
 
 import sansmcp
 from sansmcp import Idle
-from sansmcp.drivers.store_checks import check_synchronous, has_secret, is_durable
+from sansmcp.drivers.store_checks import has_secret, is_async_store, is_durable
 from sansmcp.effects import SendBytes
 from sansmcp.errors import check_settings, instance_of_type
 from sansmcp.types import Unpack
@@ -23,7 +23,7 @@ class DriverSettings(sansmcp.ServerSettings, total=False):
 
     threads: int
     authenticate: sansmcp.Authenticator | None
-    store: sansmcp.Store | None
+    store: sansmcp.Store | sansmcp.AsyncStore | None
 
 
 @attrs.frozen(kw_only=True)
@@ -38,14 +38,15 @@ class DriverOptions:
             None: all clients are the same principal.
         store: keeps event streams so that clients can resume them; None for a store in memory. With
             a durable one (``SqliteStore``), ``shared_store`` is True by default, and
-            ``state_signer`` has the store's key. Its methods must not be async; event loops call
-            them in their own thread. If several processes serve one address, give all of them one
+            ``state_signer`` has the store's key. Event loops await the methods of an asynchronous
+            store in tasks, and call those of a synchronous one in their own thread, where they must
+            not block. If several processes serve one address, give all of them one
             ``SqliteStore``, or a ``state_signer`` with the same keys.
     """
 
     threads: int = attrs.field(default=32, validator=instance_of_type(int))
     authenticate: sansmcp.Authenticator | None = None
-    store: sansmcp.Store | None = None
+    store: sansmcp.Store | sansmcp.AsyncStore | None = None
 
 
 @attrs.frozen
@@ -53,7 +54,7 @@ class ServerParts:
     """The machine, the store and the settings of a server in an adapter."""
 
     core: sansmcp.Server
-    store: sansmcp.Store
+    store: sansmcp.Store | sansmcp.AsyncStore
     """The store of the options, or one in memory."""
     options: DriverOptions
 
@@ -78,7 +79,7 @@ def server_parts(
 
 def new_server(
     app: sansmcp.App,
-    store: sansmcp.Store | None,
+    store: sansmcp.Store | sansmcp.AsyncStore | None,
     *,
     authentication: bool = False,
     **settings: Unpack[sansmcp.ServerSettings],
@@ -90,11 +91,12 @@ def new_server(
     random one if the store has none.
 
     Raises:
+        TypeError: ``store`` is not a store.
         LocalProtocolError: ``shared_store`` is set, and there is no store, or no key that other
             processes know; or the value of a setting is wrong.
     """
     if store is not None:
-        check_synchronous(store)
+        is_async_store(store)
     if settings.get("shared_store") and (
         store is None or not ("state_signer" in settings or has_secret(store))
     ):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import sansmcp
@@ -53,7 +54,7 @@ class RunningServer(sansmcp.ServerDriver):
     def __init__(
         self,
         core: sansmcp.Server,
-        store: sansmcp.Store,
+        store: sansmcp.Store | sansmcp.AsyncStore,
         loop: Loop,
         *,
         threads: int = THREADS,
@@ -120,6 +121,7 @@ class RunningServer(sansmcp.ServerDriver):
 
     def leave_threads(self) -> None:
         """Cancel the handlers that still run in threads, without waiting for them."""
+        self.end_watches()
         self._authenticating.join_all()
         if not self._threads.join_all():
             _logger.warning("a handler still runs in its thread, though it was cancelled")
@@ -146,6 +148,14 @@ class RunningServer(sansmcp.ServerDriver):
 
     def spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
         self.loop.spawn(work, *arguments)
+
+    def run_soon(self, work: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            self.loop.run_soon(self._run_now, work)
+
+    def _run_now(self, work: Callable[[], None]) -> None:
+        self.safely(work)
+        self.run_pending()
 
     def authentication_failed(self, error: Exception) -> None:
         _logger.error("authenticate failed", exc_info=error)

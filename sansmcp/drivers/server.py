@@ -5,21 +5,33 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
-from typing import Any, TypeGuard
+from typing import Any, TypeGuard, cast
 
 from ..app import Handler, is_async
 from ..authentication import Authenticator, ConnectionInfo
 from ..base_call import BaseCall
 from ..base_client import PendingResult
-from ..effects import Authenticate, ServerEffect, Wake
+from ..effects import (
+    Authenticate,
+    ServerEffect,
+    StoreEffect,
+    StoreUnwatch,
+    StoreWatch,
+    Wake,
+)
 from ..errors import JsonRpcError, LocalProtocolError
 from ..events import CallCancelled, CallReceived, ClientResponseReceived, ServerEvent
 from ..messages import Params
 from ..server.server import Server
+from ..server.store_completions import call_store
 from ..server_call import ServerCall
-from ..store import Store
+from ..store import AsyncStore, Store, StreamKey, WatchableStore
 from .machine import MachineDriver
-from .store_checks import check_synchronous
+from .store_checks import is_async_store
+from .store_queue import StoreQueue
+
+_STORE_TASKS = 64
+"""How many effects an asynchronous store performs at a time; further ones wait."""
 
 
 class ServerDriver(MachineDriver):
@@ -39,25 +51,31 @@ class ServerDriver(MachineDriver):
 
     Args:
         core: the machine.
-        store: performs the store effects, in this thread.
+        store: performs the store effects: a synchronous one in this thread, an asynchronous one in
+            tasks that :meth:`spawn` starts.
         authenticate: returns the principal of a request; None for no authentication.
             Pass it if, and only if, ``core`` was made with ``authentication=True``.
 
     Raises:
-        LocalProtocolError: ``store`` is not a store or is asynchronous, or only one of
-            ``authenticate`` and ``authentication=True`` was given.
+        TypeError: ``store`` is not a store.
+        LocalProtocolError: only one of ``authenticate`` and ``authentication=True`` was given.
     """
 
     def __init__(
-        self, core: Server, store: Store, authenticate: Authenticator | None = None
+        self, core: Server, store: Store | AsyncStore, authenticate: Authenticator | None = None
     ) -> None:
         if core.authentication is not (authenticate is not None):
             raise LocalProtocolError("authenticate and authentication=True belong together")
         self._authenticate = authenticate
-        check_synchronous(store)
         super().__init__(core)
         self.core = core
         self._store = store
+        self._plain_store = None if is_async_store(store) else cast("Store", store)
+        """The store, if it is synchronous."""
+        self._store_queue = StoreQueue(_STORE_TASKS)
+        """The effects for an asynchronous store."""
+        self._watches: dict[StreamKey, Callable[[], None]] = {}
+        """The functions that end the watches of the store."""
         self.pending_requests: dict[tuple[ServerCall, int], PendingResult] = {}
         """The waiting handlers, by call and server request id; each result is set to the
         ClientResponseReceived.
@@ -149,13 +167,28 @@ class ServerDriver(MachineDriver):
     def spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
         """Start a task for an async function; it runs until it returns or the server ends.
 
-        Only an async ``authenticate`` needs it. A driver without an event loop inherits this
-        method, which raises.
+        Only an async ``authenticate`` and an asynchronous store need it. A driver without an event
+        loop inherits this method, which raises.
 
         Raises:
             LocalProtocolError: this driver has no event loop.
         """
-        raise LocalProtocolError("Here authenticate has to be a plain function")
+        raise LocalProtocolError(
+            "This server has no event loop: authenticate must be a plain function, and the store "
+            "synchronous"
+        )
+
+    def run_soon(self, work: Callable[[], None]) -> None:
+        """Call a function in the thread of the driver, and then :meth:`run_pending`.
+
+        May be called from any thread; has no effect when the driver has ended. Only a store that
+        tells of changes needs it. A driver without an event loop inherits this method, which
+        raises.
+
+        Raises:
+            LocalProtocolError: this driver has no event loop.
+        """
+        raise LocalProtocolError("This server has no event loop: its store must have no watch()")
 
     @abstractmethod
     def authentication_failed(self, error: Exception) -> None:
@@ -179,14 +212,69 @@ class ServerDriver(MachineDriver):
                     effect.exchange.driver.wake()
                 case Authenticate():
                     self._start_authentication(effect)
+                case StoreWatch():
+                    self._watch(effect)
+                case StoreUnwatch(stream):
+                    self._watches.pop(stream, _nothing)()
                 case _:
-                    self.core.perform_store_effect(effect, self._store, now=self.now())
+                    self._use_store(effect)
         except Exception as error:
             self.unexpected(error)
             if isinstance(effect, Authenticate):
                 self.core.authentication_failed(effect, now=self.now())
-            elif not isinstance(effect, Wake):
+            elif not isinstance(effect, Wake | StoreWatch | StoreUnwatch):
                 self.core.store_failed(effect, f"internal error: {error!r}", now=self.now())
+
+    # The store
+
+    def _use_store(self, effect: StoreEffect) -> None:
+        if self._plain_store is not None:
+            self.core.perform_store_effect(effect, self._plain_store, now=self.now())
+        else:
+            self._store_queue.add(effect)
+            self._start_store_tasks()
+
+    def _start_store_tasks(self) -> None:
+        while (effect := self._store_queue.start_next()) is not None:
+            self.spawn(self._perform_in_task, effect)
+
+    async def _perform_in_task(self, effect: StoreEffect) -> None:
+        result, failure = None, None
+        try:
+            result = await call_store(effect, self._store, now=self.now())
+        except Exception as error:
+            failure = error
+        self.store_task_done(effect, result, failure)
+
+    def store_task_done(
+        self, effect: StoreEffect, result: object, failure: Exception | None
+    ) -> None:
+        """Report what an asynchronous store has done. A driver of threads takes its lock for it."""
+        self._store_queue.finish(effect)
+        now = self.now()
+        if failure is None:
+            self.core.report_store_result(effect, self._store, result, now=now)
+        else:
+            reason = f"{type(failure).__name__}: {failure}"
+            self.core.store_failed(effect, reason, now=now)
+        self._start_store_tasks()
+        self.run_pending()
+
+    def _watch(self, effect: StoreWatch) -> None:
+        stream = effect.stream
+        if isinstance(self._store, WatchableStore):
+            changed = partial(self.run_soon, partial(self._store_changed, stream))
+            self._watches[stream] = self._store.watch(stream, changed)
+            self.core.store_watched(effect, now=self.now())
+
+    def _store_changed(self, stream: StreamKey) -> None:
+        self.core.store_changed(stream, now=self.now())
+
+    def end_watches(self) -> None:
+        """End all watches of the store, because the server has ended."""
+        watches, self._watches = self._watches, {}
+        for end in watches.values():
+            end()
 
     def handle_event(self, event: ServerEvent) -> None:
         """Start, cancel or continue the handler that an event of the machine concerns."""
@@ -300,6 +388,10 @@ class ServerDriver(MachineDriver):
                 self.on_handler_error(call, failure)
             else:
                 return
+
+
+def _nothing() -> None:
+    """Do nothing."""
 
 
 def _is_awaitable(result: object) -> TypeGuard[Awaitable[Any]]:

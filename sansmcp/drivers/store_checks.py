@@ -4,30 +4,44 @@ from __future__ import annotations
 
 from typing import Protocol, TypeGuard
 
-from ..errors import LocalProtocolError, check_type
-from ..store import Store
+from ..store import AsyncStore, Store
 
 _ASYNC_CODE = 0x80 | 0x200
 """The flags of code that makes a coroutine or an asynchronous generator (CO_COROUTINE and
 CO_ASYNC_GENERATOR of the module inspect).
 """
 
+_METHODS = ("append", "read", "drop")
 
-def check_synchronous(store: object) -> None:
-    """Raise LocalProtocolError if an object is not a store, or has ``async def`` methods.
+
+def is_async_store(store: Store | AsyncStore) -> TypeGuard[AsyncStore]:
+    """Return True for a store whose methods are ``async def``, False for one with plain methods.
 
     A plain method that returns an awaitable is found only when it is used: its effect fails.
+
+    Raises:
+        TypeError: the object is not a store, or has methods of both kinds.
     """
-    check_type(Store, store=store)
-    for name in ("append", "read", "drop"):
-        method = getattr(store, name)
-        code = getattr(method, "__code__", None)
-        if getattr(code, "co_flags", 0) & _ASYNC_CODE:
-            raise LocalProtocolError(
-                f"store must be synchronous, and {type(store).__name__}.{name} is an async "
-                "function; make it a plain one, or drive the machine yourself and perform its "
-                "store effects"
-            )
+    missing = [name for name in _METHODS if not callable(getattr(store, name, None))]
+    if missing:
+        raise TypeError(
+            f"store must have the methods of sansmcp.Store or sansmcp.AsyncStore, and "
+            f"{type(store).__name__} has no {missing[0]}()"
+        )
+    kinds = {name: _is_async(getattr(store, name)) for name in _METHODS}
+    if len(set(kinds.values())) > 1:
+        plain = next(name for name in _METHODS if not kinds[name])
+        other = next(name for name in _METHODS if kinds[name])
+        raise TypeError(
+            f"store must have plain methods only (sansmcp.Store) or async ones only "
+            f"(sansmcp.AsyncStore); {type(store).__name__}.{plain} is plain, and {other} is async"
+        )
+    return kinds["append"]
+
+
+def _is_async(method: object) -> bool:
+    code = getattr(method, "__code__", None)
+    return bool(getattr(code, "co_flags", 0) & _ASYNC_CODE)
 
 
 def is_durable(store: object) -> bool:

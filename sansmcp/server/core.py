@@ -23,6 +23,7 @@ from ..timers import TimerTable
 from ..types import Drivable, Era
 from . import refusals
 from .options import ServerOptions, milliseconds_of
+from .store_health import StoreHealth
 
 _TOKEN = re.compile(r"[A-Za-z0-9_-]{16,128}", re.ASCII)
 
@@ -100,6 +101,9 @@ class ServerCore:
     """The kinds of store effects that failed since one of the kind succeeded, each with whether
     messages were lost.
     """
+    store_health: StoreHealth = attrs.field(factory=StoreHealth, init=False)
+    instance: str = attrs.field(default="", init=False)
+    """The name of this instance among those that share the store; empty if it shares none."""
     unsent: Shares[BufferedResponse] = attrs.field(factory=Shares[BufferedResponse], init=False)
     """The unsent bytes of all exchanges."""
     stateless: dict[SessionlessCall, None] = attrs.field(
@@ -120,6 +124,8 @@ class ServerCore:
         self.retry_ms = milliseconds_of(self.options.retry)
         self.modern_versions = of_era(self.versions, Era.MODERN)
         self.handshake_versions = of_era(self.versions, Era.LEGACY)
+        if self.options.shared_store:
+            self.instance = self.token()
 
     def stream_after_of(self, method: str) -> float | None:
         """Return the seconds after which a request of this method gets an event stream.

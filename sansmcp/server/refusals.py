@@ -323,6 +323,20 @@ SHUTTING_DOWN = RefusalTemplate(
     503, INVALID_REQUEST, "shutting_down", "The server is shutting down: connect again later"
 )
 
+INSTANCE_LOST = RefusalTemplate(
+    200,
+    INTERNAL_ERROR,
+    "instance_lost",
+    "The instance of the server that ran this call has died, and nobody knows how far the call has "
+    "come. Repeat it only if that does no harm",
+)
+_STORE_FAILED = RefusalTemplate(
+    503,
+    INTERNAL_ERROR,
+    "store_failed",
+    "The store of this server does not work at present, and nothing was run: try again later",
+)
+
 
 # Refusals whose values or headers are computed
 
@@ -337,6 +351,11 @@ def not_authenticated(refusal: Refusal) -> RemoteProtocolError:
         http_status=refusal.status,
         headers=() if challenge is None else ((b"www-authenticate", challenge.encode()),),
     )
+
+
+def store_failed(request_id: RequestId | None = None) -> RemoteProtocolError:
+    """Return the error for a request that needs the store, which does not work at present."""
+    return _STORE_FAILED(request_id, headers=((b"retry-after", b"1"),))
 
 
 def method_not_allowed(allow: bytes, hint: str) -> RemoteProtocolError:

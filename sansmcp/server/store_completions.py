@@ -1,5 +1,10 @@
 """The completions of store effects: how a driver reports their outcome to the machine.
 
+A store that fails for some seconds takes nothing away from what runs. A failed operation of a
+running call or an open stream is repeated, with the same token, after a growing delay, until
+``Limits.store_retry_timeout`` seconds have passed since its first failure. Requests for something
+new are refused at once.
+
 Source: 2025-11-25 basic/transports: Resumability and Redelivery.
 """
 
@@ -8,9 +13,11 @@ from __future__ import annotations
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
-from ..effects import StoreAppend, StoreDrop, StoreEffect, StoreRead
+import attrs
+
+from ..effects import StoreAppend, StoreDrop, StoreEffect, StoreRead, StoreWatch
 from ..events import StoreFailed
-from ..store import Page, Store
+from ..store import AppendResult, AsyncStore, Page, Store, StreamKey
 from ..types import assert_never
 from .core import ServerCore
 
@@ -24,18 +31,40 @@ class StoreOperation(Protocol):
     def on_append_conflict(self) -> None:
         """Handle an append that conflicted: the log has an entry of that number."""
 
+    def on_append_behind(self) -> None:
+        """Handle an append to a log of which the store has lost the end."""
+
     def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
         """Handle the page that was read; None if the log does not exist."""
 
-    def failed(self, effect: StoreEffect) -> bool:
-        """Handle the failure of an operation. Returns False if messages are lost by it."""
+    def may_repeat(self, effect: StoreEffect) -> bool:
+        """Return True if a failed operation is worth repeating, False if it is given up at once."""
         ...
+
+    def failed(self, effect: StoreEffect) -> bool:
+        """Handle an operation that failed and is given up. Returns False if messages are lost."""
+        ...
+
+
+_FIRST_DELAY = 0.05
+
+
+@attrs.define(eq=False)
+class PendingOperation:
+    """A store operation that is in flight, or waits to be repeated."""
+
+    user: StoreOperation | None
+    """The part that gets the outcome; None if no part needs it."""
+    give_up_at: float | None = None
+    """Time at which it is given up; None if it has not failed."""
+    delay: float = _FIRST_DELAY
+    """Seconds to wait before it is repeated, at most."""
 
 
 class StoreOperations(Protocol):
     """The store effects in flight, each with the operation that started it."""
 
-    def pop_operation(self, effect: StoreEffect) -> StoreOperation | None:
+    def pop_operation(self, effect: StoreEffect) -> PendingOperation | None:
         """Return the operation of an effect and forget it; None if the effect was reported before.
 
         Each outcome is handled once, however often a driver reports it.
@@ -45,12 +74,21 @@ class StoreOperations(Protocol):
     def settle(self, operation: StoreOperation) -> None:
         """Tidy up after a completed effect of this operation."""
 
+    def repeat_later(self, effect: StoreEffect, operation: PendingOperation) -> bool:
+        """Repeat a failed effect after a delay. Returns False if it has failed for too long."""
+        ...
+
+    def on_watched(self, stream: StreamKey) -> None:
+        """The store tells of changes of a log."""
+
+    def on_changed(self, stream: StreamKey) -> None:
+        """A log may have new entries."""
+
 
 class StoreCompletions:
     """The methods of a server for the driver that performs its store effects.
 
-    Report each StoreAppend and StoreRead once, in any order; a second report has no effect. A
-    StoreDrop is reported only if it fails.
+    Report each of them once, in any order; a second report has no effect.
     """
 
     _core: ServerCore
@@ -64,35 +102,32 @@ class StoreCompletions:
         )
         return self._store_operations
 
-    def append_completed(self, effect: StoreAppend, *, now: float) -> None:
-        """Report that all entries of a StoreAppend are stored.
-
-        Every later reader must find them, in any process that shares the store.
+    def append_completed(self, effect: StoreAppend, result: AppendResult, *, now: float) -> None:
+        """Report what the store did with a StoreAppend.
 
         Args:
             effect: the effect that was performed.
+            result: ``STORED`` promises that every later reader finds the entries, in any process
+                that shares the store.
             now: the current time in seconds.
 
         Pull the server's effects afterwards, as after every report.
         """
         self._works(effect, now)
-        operation = self._operations.pop_operation(effect)
-        if operation is not None:
-            operation.on_append_done()
-            self._operations.settle(operation)
-
-    def append_conflicted(self, effect: StoreAppend, *, now: float) -> None:
-        """Report that a StoreAppend appended nothing, because the log has an entry of that number.
-
-        Args:
-            effect: the effect that was tried.
-            now: the current time in seconds.
-        """
-        self._works(effect, now)
-        operation = self._operations.pop_operation(effect)
-        if operation is not None:
-            operation.on_append_conflict()
-            self._operations.settle(operation)
+        user = self._finished(effect)
+        if user is None:
+            return
+        match result:
+            case AppendResult.STORED:
+                user.on_append_done()
+            case AppendResult.CONFLICT:
+                user.on_append_conflict()
+            case AppendResult.BEHIND:
+                self._core.events.append(StoreFailed(_BEHIND, lost=False))
+                user.on_append_behind()
+            case _ as impossible:
+                assert_never(impossible)
+        self._operations.settle(user)
 
     def read_completed(self, effect: StoreRead, page: Page | None, *, now: float) -> None:
         """Report the page that a StoreRead got.
@@ -103,16 +138,26 @@ class StoreCompletions:
             now: the current time in seconds.
         """
         self._works(effect, now)
-        operation = self._operations.pop_operation(effect)
-        if operation is not None:
-            operation.on_read_done(effect, page)
-            self._operations.settle(operation)
+        user = self._finished(effect)
+        if user is not None:
+            user.on_read_done(effect, page)
+            self._operations.settle(user)
+
+    def drop_completed(self, effect: StoreDrop, *, now: float) -> None:
+        """Report that the logs of a StoreDrop are deleted.
+
+        Args:
+            effect: the effect that was performed.
+            now: the current time in seconds.
+        """
+        self._works(effect, now)
+        self._finished(effect)
 
     def store_failed(self, effect: StoreEffect, reason: str, *, now: float) -> None:
-        """Report that a store effect failed. Do not repeat the effect.
+        """Report that a store effect failed.
 
         Report this also if the outcome of an append is unknown, because the reply of the store was
-        lost: the machine then assumes that the entries may be stored, in whole or in part.
+        lost. Do not repeat the effect; the server asks for it again if it is worth it.
 
         Args:
             effect: the effect that failed.
@@ -120,14 +165,50 @@ class StoreCompletions:
             now: the current time in seconds.
         """
         self._core.now = now
+        self._core.store_health.failed(now)
         operation = self._operations.pop_operation(effect)
-        is_lost = operation is not None and not operation.failed(effect)
+        is_lost = operation is not None and self._is_lost(effect, operation)
         failure = (type(effect), is_lost)
         self._core.events.append(StoreFailed(reason, is_lost, failure in self._core.failing))
         self._core.failing.add(failure)
 
+    def store_watched(self, effect: StoreWatch, *, now: float) -> None:
+        """Report that ``store_changed()`` will be called for changes of the log of a StoreWatch.
+
+        The server then reads that log rarely of its own accord.
+
+        Args:
+            effect: the effect that was performed.
+            now: the current time in seconds.
+        """
+        self._core.now = now
+        self._operations.on_watched(effect.stream)
+
+    def store_changed(self, stream: StreamKey, *, now: float) -> None:
+        """Report that a log may have new entries. Calls for a log without a watch do nothing.
+
+        Args:
+            stream: the log.
+            now: the current time in seconds.
+        """
+        self._core.now = now
+        self._operations.on_changed(stream)
+
+    def _is_lost(self, effect: StoreEffect, operation: PendingOperation) -> bool:
+        """Repeat a failed operation later, or give it up. Returns True if messages are lost."""
+        user = operation.user
+        is_repeated = (user is None or user.may_repeat(effect)) and self._operations.repeat_later(
+            effect, operation
+        )
+        return not is_repeated and user is not None and not user.failed(effect)
+
+    def _finished(self, effect: StoreEffect) -> StoreOperation | None:
+        operation = self._operations.pop_operation(effect)
+        return None if operation is None else operation.user
+
     def _works(self, effect: StoreEffect, now: float) -> None:
         self._core.now = now
+        self._core.store_health.worked()
         if self._core.failing:
             self._core.failing -= {(type(effect), True), (type(effect), False)}
 
@@ -142,29 +223,59 @@ class StoreCompletions:
             store: the store to use.
             now: the current time in seconds.
         """
-        result: Any = None
         try:
-            match effect:
-                case StoreAppend():
-                    result = store.append(effect.stream, effect.entries, now=now)
-                case StoreRead(stream=key, after=after, limit=limit, max_bytes=most):
-                    result = store.read(key, after, limit=limit, max_bytes=most)
-                case StoreDrop():
-                    result = store.drop(effect.principal, effect.session)  # type: ignore[func-returns-value]
-                case _ as impossible:
-                    assert_never(impossible)
+            result = call_store(effect, store, now=now)
         except Exception as error:
             self.store_failed(effect, f"{type(error).__name__}: {error}", now=now)
-            return
-        if isinstance(effect, StoreAppend) and isinstance(result, bool):
-            (self.append_completed if result else self.append_conflicted)(effect, now=now)
+        else:
+            self.report_store_result(effect, store, result, now=now)
+
+    def report_store_result(
+        self, effect: StoreEffect, store: Store | AsyncStore, result: object, *, now: float
+    ) -> None:
+        """Report what a store has returned for an effect.
+
+        A result of another type than ``sansmcp.Store`` defines is reported as a failure.
+
+        Args:
+            effect: the effect that was performed.
+            store: the store that performed it; an error names its type.
+            result: what its method returned; if that is a coroutine, what the coroutine returned.
+            now: the current time in seconds.
+        """
+        if isinstance(effect, StoreAppend) and isinstance(result, AppendResult):
+            self.append_completed(effect, result, now=now)
         elif isinstance(effect, StoreRead) and (result is None or isinstance(result, Page)):
             self.read_completed(effect, result, now=now)
-        elif not isinstance(effect, StoreDrop) or hasattr(result, "__await__"):
+        elif isinstance(effect, StoreDrop) and not hasattr(result, "__await__"):
+            self.drop_completed(effect, now=now)
+        else:
             self.store_failed(effect, _unusable(effect, store, result), now=now)
 
 
-def _unusable(effect: StoreEffect, store: Store, result: object) -> str:
+def call_store(effect: StoreEffect, store: Store | AsyncStore, *, now: float) -> Any:
+    """Call the method of a store for an effect, and return what it returns.
+
+    That is an awaitable if the store is asynchronous. Raises what the method raises.
+    """
+    match effect:
+        case StoreAppend():
+            return store.append(effect.stream, effect.entries, token=effect.token, now=now)
+        case StoreRead(stream=key, after=after, limit=limit, max_bytes=most):
+            return store.read(key, after, limit=limit, max_bytes=most)
+        case StoreDrop():
+            return store.drop(effect.principal, effect.session)
+        case _ as impossible:
+            assert_never(impossible)
+
+
+_BEHIND = (
+    "the store has lost entries that it had acknowledged; the stream goes on, and clients cannot "
+    "resume it"
+)
+
+
+def _unusable(effect: StoreEffect, store: Store | AsyncStore, result: object) -> str:
     """Return why the result of a store cannot be used.
 
     A coroutine is closed, so that Python does not warn that it was never awaited.
@@ -173,11 +284,8 @@ def _unusable(effect: StoreEffect, store: Store, result: object) -> str:
     if isinstance(result, Coroutine):
         result.close()
     name, expected = {
-        StoreAppend: ("append", "a bool"),
+        StoreAppend: ("append", "an AppendResult"),
         StoreRead: ("read", "a Page or None"),
         StoreDrop: ("drop", "None"),
     }[type(effect)]
-    return (
-        f"{type(store).__name__}.{name}() must return {expected}, got {kind}; "
-        "a store must be synchronous"
-    )
+    return f"{type(store).__name__}.{name}() must return {expected}, got {kind}"

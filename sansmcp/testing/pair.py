@@ -25,6 +25,8 @@ from ..effects import (
     OpenExchange,
     SendBytes,
     StoreEffect,
+    StoreUnwatch,
+    StoreWatch,
     Wake,
 )
 from ..events import (
@@ -309,7 +311,8 @@ class Pair:
                 effect.exchange.driver.drive()
             else:
                 assert not isinstance(effect, Authenticate), "a Pair has no authentication"
-                self._use_store(server, effect)
+                if not isinstance(effect, StoreWatch | StoreUnwatch):  # its store is polled
+                    self._use_store(server, effect)
         while not isinstance(event := server.next_event(), Idle):
             moved = True
             self._happened(server, event)

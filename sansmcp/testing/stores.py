@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from ..drivers.store_checks import check_synchronous, has_secret, is_durable
+from ..drivers.store_checks import has_secret, is_durable
 from ..limits import Limits
 from ..memory_store import MemoryStore
 from ..store import Entry, EntryKind, Page, Store, StreamKey

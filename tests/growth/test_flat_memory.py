@@ -16,6 +16,7 @@ from sansmcp import (
     StreamKey,
 )
 from sansmcp.codecs import json
+from tests.appending import append
 
 from . import decoders
 from .decoders import Decoder, Input, repeat
@@ -106,7 +107,7 @@ def fill(store: MemoryStore, streams: Iterable[int], size: int = 100) -> None:
     for number in streams:
         key = StreamKey("", f"session-{number % SESSIONS}", f"stream-{number}")
         entries = (Entry(1, bytes(size)), Entry(2, bytes(size)))
-        store.append(key, entries, now=number / 1000)
+        append(store, key, entries, now=number / 1000)
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from sansmcp import Entry, Limits, MemoryStore, Store, StreamKey
 from sansmcp.events import SessionOpened
 from sansmcp.meta_keys import LISTEN
 from sansmcp_stores import SqliteStore
+from tests.appending import append
 from tests.client.harness import ClientHarness as ClientHarness
 from tests.server.harness import RawExchange, initialize, notification
 from tests.server.modern.harness import ModernServerHarness, meta, modern, modern_app
@@ -226,7 +227,7 @@ def filled(store: Store, entries: int) -> Store:
     for key in (KEY, StreamKey("", "session", "other")):
         for first in range(1, entries, 1000):
             numbers = range(first, first + 1000)
-            store.append(key, tuple(Entry(number, b"{}") for number in numbers), now=0.0)
+            append(store, key, tuple(Entry(number, b"{}") for number in numbers), now=0.0)
     return store
 
 

@@ -33,6 +33,8 @@ from sansmcp.effects import (
     SendHead,
     ServerEffect,
     StoreEffect,
+    StoreUnwatch,
+    StoreWatch,
     Wake,
 )
 from sansmcp.events import CallReceived, RefusalSent, ServerEvent
@@ -46,7 +48,7 @@ from ..messages import request as request
 from ..timed_harness import Machine, TimedHarness
 
 if TYPE_CHECKING:
-    from sansmcp import MemoryStore
+    from sansmcp import MemoryStore, StreamKey
 
 from sansmcp.types import Unpack
 
@@ -159,6 +161,7 @@ class ServerHarness(TimedHarness):
         app: App | None = None,
         *,
         store_works: bool = True,
+        store_tells: bool = False,
         store: MemoryStore | None = None,
         tokens: str = "token",
         authentication: bool = False,
@@ -173,6 +176,10 @@ class ServerHarness(TimedHarness):
         if store is not None:
             self.store = store
         self.store_works = store_works
+        self.store_tells = store_tells
+        """Whether the store tells of changes; :meth:`tell` does."""
+        self.watched: set[StreamKey] = set()
+        """The logs of which it is to tell."""
         self.waiting: list[StoreEffect] = []
         """Uses of the store that are not done yet; only if ``store_works`` is False."""
         self.asked: list[Authenticate] = []
@@ -203,6 +210,13 @@ class ServerHarness(TimedHarness):
             effect.exchange.driver.pull()
         elif isinstance(effect, Authenticate):
             self.asked.append(effect)
+        elif isinstance(effect, StoreWatch):
+            assert effect.stream not in self.watched
+            self.watched.add(effect.stream)
+            if self.store_tells:
+                self.server.store_watched(effect, now=self.now)
+        elif isinstance(effect, StoreUnwatch):
+            self.watched.remove(effect.stream)
         elif self.store_works:
             self.perform_store_effect(effect)
         else:
@@ -220,7 +234,24 @@ class ServerHarness(TimedHarness):
 
     def fail_store_once(self) -> None:
         """Let the store fail at the next thing that it was asked for."""
-        self.server.store_failed(self.waiting.pop(0), "disk full", now=self.now)
+        self._fail_store(self.waiting[0])
+
+    def fail_store_for_good(self) -> None:
+        """Let the store fail at the next thing that it was asked for until that is given up."""
+        effect = self.waiting[0]
+        while effect in self.waiting:
+            self._fail_store(effect)
+            self.wait(1.0)  # it is repeated by then
+
+    def _fail_store(self, effect: StoreEffect) -> None:
+        self.waiting.remove(effect)
+        self.server.store_failed(effect, "disk full", now=self.now)
+        self.run_pending()
+
+    def tell(self) -> None:
+        """Let the store tell of changes of all logs of which it is to tell."""
+        for stream in tuple(self.watched):
+            self.server.store_changed(stream, now=self.now)
         self.run_pending()
 
     @property

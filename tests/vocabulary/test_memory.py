@@ -9,7 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sansmcp import Entry, Limits, MemoryStore, Page, StreamKey
+from sansmcp import AppendResult, Entry, Limits, MemoryStore, Page, StreamKey
+
+from ..appending import append
 
 KEY = StreamKey("me", "session", "stream")
 LAST = Entry(3, b"last", final=True)
@@ -31,8 +33,8 @@ def read(
 
 def test_what_was_appended_is_read() -> None:
     store = MemoryStore()
-    store.append(KEY, entries(1, 2), now=0)
-    store.append(KEY, (LAST,), now=0)
+    append(store, KEY, entries(1, 2), now=0)
+    append(store, KEY, (LAST,), now=0)
     assert read(store, KEY, 0) == Page((*entries(1, 2), LAST), LAST)
     assert seqs(read(store, KEY, 2)) == [3]
     assert read(store, KEY, 3) == Page((), LAST)
@@ -42,7 +44,7 @@ def test_what_was_appended_is_read() -> None:
 
 def test_pages_are_bounded() -> None:
     store = MemoryStore()
-    store.append(KEY, entries(1, 2, 3, 4, size=10), now=0)
+    append(store, KEY, entries(1, 2, 3, 4, size=10), now=0)
     assert seqs(read(store, KEY, 0, limit=2)) == [1, 2]
     assert seqs(read(store, KEY, 0, max_bytes=25)) == [1, 2]
     assert seqs(read(store, KEY, 0, max_bytes=1)) == [1]
@@ -50,7 +52,7 @@ def test_pages_are_bounded() -> None:
 
 def test_logs_are_apart() -> None:
     store = MemoryStore()
-    store.append(KEY, entries(1), now=0)
+    append(store, KEY, entries(1), now=0)
     for other in (
         StreamKey("you", "session", "stream"),
         StreamKey("me", "other", "stream"),
@@ -62,15 +64,15 @@ def test_logs_are_apart() -> None:
 def test_a_session_is_dropped_as_a_whole() -> None:
     store = MemoryStore()
     other = StreamKey("me", "other", "stream")
-    store.append(KEY, entries(1, 2), now=0)
-    store.append(StreamKey("me", "session", "second"), entries(1), now=0)
-    store.append(other, entries(1), now=0)
+    append(store, KEY, entries(1, 2), now=0)
+    append(store, StreamKey("me", "session", "second"), entries(1), now=0)
+    append(store, other, entries(1), now=0)
     store.drop("me", "session")
     store.drop("me", "session")
     assert read(store, KEY, 0) is None
     assert seqs(read(store, other, 0)) == [1]
     alone = MemoryStore()
-    alone.append(other, entries(1), now=0)
+    append(alone, other, entries(1), now=0)
     assert (store.count, store.size) == (1, alone.size)
     store.drop("me", "other")
     assert (store.count, store.size) == (0, 0)
@@ -78,28 +80,28 @@ def test_a_session_is_dropped_as_a_whole() -> None:
 
 def test_the_oldest_go_first_by_count_bytes_and_age() -> None:
     two = MemoryStore()
-    two.append(KEY, entries(1, 2), now=0)
+    append(two, KEY, entries(1, 2), now=0)
     by_count = MemoryStore(Limits(max_stored_entries=2))
     by_bytes = MemoryStore(Limits(max_stored_bytes=two.size))
     by_age = MemoryStore(Limits(max_stored_age=10))
     for store in (by_count, by_bytes, by_age):
         for seq in (1, 2, 3):
-            store.append(KEY, entries(seq), now=3 * seq)
+            append(store, KEY, entries(seq), now=3 * seq)
     for store in (by_count, by_bytes):  # the hole shows: 1 is missing
         assert read(store, KEY, 0) == Page(entries(2, 3), *entries(3))
     assert seqs(read(by_age, KEY, 0)) == [1, 2, 3]
-    by_age.append(KEY, entries(4), now=12)
-    by_age.append(KEY, entries(5), now=15)
+    append(by_age, KEY, entries(4), now=12)
+    append(by_age, KEY, entries(5), now=15)
     assert seqs(read(by_age, KEY, 0)) == [2, 3, 4, 5]
 
 
 def test_a_log_that_has_lost_everything_is_unknown() -> None:
     store = MemoryStore(Limits(max_stored_entries=1))
-    store.append(KEY, entries(1), now=0)
+    append(store, KEY, entries(1), now=0)
     other = StreamKey("", "", "b")
-    store.append(other, entries(1), now=0)
+    append(store, other, entries(1), now=0)
     assert read(store, KEY, 0) is None
-    store.append(KEY, entries(2), now=0)
+    append(store, KEY, entries(2), now=0)
     assert read(store, KEY, 0) == Page(entries(2), *entries(2))
 
 
@@ -122,7 +124,7 @@ def test_it_stays_within_its_bounds(steps: list[tuple[str, int, int, bool]]) -> 
             last.pop(name, None)
         first = last.get(name, 0) + 1
         last[name] = first + count - 1
-        store.append(key, entries(*range(first, first + count), size=count), now=now)
+        append(store, key, entries(*range(first, first + count), size=count), now=now)
         assert store.count <= limits.max_stored_entries
         assert store.size <= limits.max_stored_bytes
         for other, seq in last.items():
@@ -155,7 +157,7 @@ def test_what_is_counted_is_what_python_takes(
             key = StreamKey("", name, f"stream-{session:018}-{log:017}")
             for seq in range(1, count + 1):
                 data = str(seq).encode().ljust(size)
-                store.append(key, (Entry(seq, data),), now=seq + 0.5)
+                append(store, key, (Entry(seq, data),), now=seq + 0.5)
     gc.collect()
     taken, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
@@ -173,7 +175,7 @@ def test_a_store_in_use_for_long_does_not_grow() -> None:
         key = StreamKey(f"principal {number % 7}", f"session {number % 50}", f"log {number % 300}")
         page = store.read(key, 0, limit=1, max_bytes=1)
         first = 1 if page is None else page.last.seq + 1
-        store.append(key, (Entry(first, bytes(number % 2000)),), now=number)
+        append(store, key, (Entry(first, bytes(number % 2000)),), now=number)
         assert store.size <= limits.max_stored_bytes
         if number % 90 == 0:
             store.drop(key.principal, key.session)
@@ -188,7 +190,7 @@ def test_a_store_in_use_for_long_does_not_grow() -> None:
 
 def flood(store: MemoryStore, principal: str, session: str, count: int, size: int = 100) -> None:
     for number in range(count):
-        store.append(StreamKey(principal, session, f"log {number}"), entries(1, size=size), now=0)
+        append(store, StreamKey(principal, session, f"log {number}"), entries(1, size=size), now=0)
 
 
 @pytest.mark.parametrize(
@@ -198,7 +200,7 @@ def flood(store: MemoryStore, principal: str, session: str, count: int, size: in
 def test_who_uses_most_gives_way_first(limits: Limits, is_one_session: bool) -> None:
     """Row B8 of the review: principals, and sessions of one principal, evicted each other."""
     store = MemoryStore(limits)
-    store.append(KEY, entries(1, 2, 3), now=0)
+    append(store, KEY, entries(1, 2, 3), now=0)
     if is_one_session:
         flood(store, KEY.principal, "flooded", 3000)
     else:
@@ -213,7 +215,7 @@ def test_who_uses_most_gives_way_first(limits: Limits, is_one_session: bool) -> 
 def test_who_uses_little_keeps_it_against_many() -> None:
     """Row B8 of the review."""
     store = MemoryStore(Limits(max_stored_entries=400))
-    store.append(KEY, entries(1, 2), now=0)
+    append(store, KEY, entries(1, 2), now=0)
     for number in range(20):
         flood(store, f"attacker {number}", "session", 500)
     assert seqs(read(store, KEY, 0)) == [1, 2]
@@ -226,11 +228,48 @@ def test_who_uses_little_keeps_it_against_many() -> None:
 def test_a_clock_that_jumps_takes_nothing_along(jump: float) -> None:
     """Row A18 of the review: a clock put forward by an hour emptied the store."""
     store = MemoryStore(Limits(max_stored_age=90))
-    store.append(KEY, entries(1), now=0)
-    store.append(KEY, entries(2), now=jump)
-    store.append(KEY, entries(3), now=jump + 20)
-    store.append(KEY, entries(4), now=20)
+    append(store, KEY, entries(1), now=0)
+    append(store, KEY, entries(2), now=jump)
+    append(store, KEY, entries(3), now=jump + 20)
+    append(store, KEY, entries(4), now=20)
     assert seqs(read(store, KEY, 0)) == [1, 2, 3, 4]
     for now in range(40, 400, 20):
-        store.append(StreamKey("", "", "other"), entries(now // 20 - 1), now=now)
+        append(store, StreamKey("", "", "other"), entries(now // 20 - 1), now=now)
     assert read(store, KEY, 0) is None
+
+
+# Repeated appends
+
+
+def test_an_append_that_is_repeated_is_recognised() -> None:
+    """Its reply was lost: it must not count as another one, nor be stored twice."""
+    store = MemoryStore()
+    results = [store.append(KEY, entries(1, 2), token="a", now=0) for _ in range(3)]
+    assert results == [AppendResult.STORED] * 3
+    assert seqs(read(store, KEY, 0)) == [1, 2]
+    assert store.count == 2
+
+
+@pytest.mark.parametrize(
+    ("numbers", "token"), [((1, 2), "b"), ((1,), "b"), ((2,), "a"), ((2, 3), "b")]
+)
+def test_another_append_of_the_same_number_conflicts(numbers: tuple[int, ...], token: str) -> None:
+    store = MemoryStore()
+    store.append(KEY, entries(1, 2), token="a", now=0)
+    assert store.append(KEY, entries(*numbers), token=token, now=0) is AppendResult.CONFLICT
+    assert seqs(read(store, KEY, 0)) == [1, 2]
+
+
+def test_only_the_last_append_is_recognised() -> None:
+    store = MemoryStore()
+    store.append(KEY, entries(1), token="a", now=0)
+    store.append(KEY, entries(2), token="b", now=0)
+    assert store.append(KEY, entries(1), token="a", now=0) is AppendResult.CONFLICT
+    assert store.append(KEY, entries(2), token="b", now=0) is AppendResult.STORED
+
+
+def test_a_log_that_ends_before_what_was_acknowledged_is_behind() -> None:
+    store = MemoryStore()
+    store.append(KEY, entries(1), token="a", now=0)
+    assert store.append(KEY, entries(3), token="b", now=0) is AppendResult.BEHIND
+    assert seqs(read(store, KEY, 0)) == [1]

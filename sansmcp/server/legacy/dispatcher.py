@@ -111,8 +111,11 @@ class Dispatcher:
             raise refusals.TOO_MANY_CALLS(request.id, limit=self._core.limits.max_calls_per_session)
         if request.method in (SUBSCRIBE, UNSUBSCRIBE):
             self._check_subscription(session, request)
-        elif request.method != "ping" and self._core.app.handler_of(request.method) is None:
-            raise refusals.UNKNOWN_METHOD(request.id, method=request.method[:100])
+        elif request.method != "ping":
+            if self._core.app.handler_of(request.method) is None:
+                raise refusals.UNKNOWN_METHOD(request.id, method=request.method[:100])
+            if isinstance(session, LegacySession):
+                session.check_store(request.id)
 
     def batch(
         self, session: LegacySession, batch: Batch, new_responder: Callable[[int], Responder]

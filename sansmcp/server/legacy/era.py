@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Hashable
 
+from ...effects import StoreAppend, StoreDrop, StoreRead
 from ...messages import Params
 from ...meta_keys import UPDATED
 from ...server_call import Session
@@ -16,6 +17,7 @@ from ..core import ServerCore, Sink
 from ..validation import Endpoint
 from .dispatcher import Dispatcher
 from .http_sse import HttpSse
+from .leases import Lease, Peer, Writers
 from .mailbox import MailboxPoll, MailboxPost
 from .session_channel import SessionChannelHandler
 from .session_records import SessionRecord
@@ -33,6 +35,9 @@ class LegacyServer:
         self._dispatcher = Dispatcher(core)
         self.streams = StreamTable(core)
         self.sessions = SessionTable(core, self.streams)
+        if core.options.shared_store:
+            self.streams.lease = Lease(self.streams)
+            self.streams.writers = Writers(core, self.streams, self.sessions)
         self.streamable_http = StreamableHttp(core, endpoint, self.sessions, self._dispatcher)
         self.http_sse = HttpSse(core, endpoint, self.sessions, self._dispatcher)
 
@@ -51,7 +56,13 @@ class LegacyServer:
             case Timer.CLIENT_RESPONSE, (LegacySession() as session, int(id)):
                 session.pending_requests[id].on_request_timeout(id)
             case Timer.STORE_POLL, ResumableStream() | MailboxPoll() | MailboxPost():
-                owner.poll_store()
+                self.streams.poll(owner)
+            case Timer.STORE_REPEAT, StoreAppend() | StoreRead() | StoreDrop():
+                self.streams.repeat(owner)
+            case Timer.LEASE, Lease():
+                owner.renew()
+            case Timer.LEASE, Peer():
+                owner.check()
             case Timer.STORED, ResumableStream():
                 owner.refresh()
             case Timer.SESSION_IDLE, LegacySession():

@@ -3,13 +3,13 @@
 A handler runs on one instance. The client's response to its server request, or the cancellation of
 its call, is a separate POST, which a load balancer may send to any other instance. That instance
 appends the message to a mailbox: a log in the store, named after the JSON-RPC id. The instance that
-runs the handler reads the mailbox every ``Limits.store_poll_interval`` seconds.
+runs the handler reads the mailbox when the store tells of a change, or from time to time.
 
 A message is only left in a mailbox that the waiting instance has opened, by a first entry. The
 mailbox of a server request is opened together with the request; that of a call after its first
 ``store_poll_interval``, since most calls end sooner, or when the call is parked. A cancellation
-that finds no mailbox looks a second time, after the call has had the time to open it. So a peer
-that makes up ids writes nothing to the store.
+that finds no mailbox looks for it for some time, because the call may open it late if the store is
+slow. So a peer that makes up ids writes nothing to the store.
 
 Clients repeat a POST that failed, so two instances may get the same message. Both append it under
 the same sequence number; the second append conflicts and is ignored.
@@ -26,15 +26,19 @@ from collections.abc import Callable
 import attrs
 
 from ...codecs import json, jsonrpc
-from ...effects import StoreAppend, StoreEffect, StoreRead
+from ...effects import StoreEffect, StoreRead
 from ...messages import ErrorResponse, Notification, RequestId, Response
 from ...store import Entry, Page, StreamKey
-from ...timers import Timer
+from .. import refusals
 from ..exchange import ServerExchange
-from .stream_table import StreamTable, store_failed
+from ..store_completions import StoreOperation
+from .stream_table import StreamTable
 
 _MAX_REASON_CHARS = 1000
 """Characters that are kept of the reason of a cancellation."""
+
+_LOOKS = 5.0
+"""Seconds for which a cancellation looks for the mailbox of a call that may have begun lately."""
 
 
 def cancellation_mailbox(id: RequestId) -> str:
@@ -66,37 +70,60 @@ class MailboxPost:
     _exchange: ServerExchange | None = None
     """The exchange of the POST that brought the message; it is responded to at the end."""
     looks_again: bool = attrs.field(default=False, kw_only=True)
-    """True to look a second time for a mailbox that may be opened only now."""
+    """True to look for some time for a mailbox that may be opened late."""
+    _looks_until: float | None = attrs.field(default=None, init=False)
+    """Until when it looks for the mailbox; None if it has looked only once."""
+
+    @property
+    def key(self) -> StreamKey:
+        """The mailbox."""
+        return self._key
 
     def append(self, seq: int = 1) -> None:
         """Append the message under this sequence number."""
-        entries = (Entry(seq, self._data),)
-        self._table.start_operation(StoreAppend(stream=self._key, entries=entries), self)
+        self._table.append(self._key, (Entry(seq, self._data),), self)
 
     def append_if_expected(self) -> None:
         """Append the message if an instance has opened the mailbox."""
-        self._table.start_operation(_read(self._table, self._key, 0), self)
+        _read(self._table, self._key, 0, self)
 
     def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
+        if page is None and self.looks_again:
+            self._look_again()
+            return
+        self._stop_looking()
         if page is not None and page.last.seq == 1:
             self.append(2)
-            return
-        if page is None and self.looks_again:
-            self._wait()
-        self.on_append_done()
+        else:
+            self.on_append_done()
 
     def poll_store(self) -> None:
-        """Look a second time for the mailbox."""
-        self._table.late.change(self._session, -1)
+        """Look for the mailbox again."""
         self.append_if_expected()
 
-    def _wait(self) -> None:
-        """Look again later, unless as many messages of the session wait as it may have calls."""
-        self.looks_again = False
+    def _look_again(self) -> None:
+        """Look again later, unless as many messages of the session wait as it may have calls.
+
+        The POST gets its response now: nobody knows how long that takes.
+        """
         core, late = self._table.core, self._table.late
-        if late.of(self._session) < core.limits.max_calls_per_session:
+        if self._looks_until is None:
+            self.on_append_done()
+            if late.of(self._session) >= core.limits.max_calls_per_session:
+                return
             late.change(self._session, 1)
-            core.timers.set(Timer.STORE_POLL, self, core.now + 2 * core.limits.store_poll_interval)
+            self._looks_until = core.now + _LOOKS
+            self._table.watch(self._key, self)
+        if core.now < self._looks_until:
+            self._table.poll_later(self._key, self)
+        else:
+            self._stop_looking()
+
+    def _stop_looking(self) -> None:
+        if self._looks_until is not None:
+            self._looks_until = None
+            self._table.late.change(self._session, -1)
+            self._table.unwatch(self._key, self)
 
     @property
     def _session(self) -> tuple[str, str]:
@@ -111,10 +138,19 @@ class MailboxPost:
         """Treat the message as delivered: another instance has appended it."""
         self.on_append_done()
 
+    def on_append_behind(self) -> None:
+        """The store has lost the mailbox, and the call that opened it cannot be reached."""
+        self.on_append_done()
+
+    def may_repeat(self, effect: StoreEffect) -> bool:
+        """What was accepted, or runs here, waits for the store."""
+        return True
+
     def failed(self, effect: StoreEffect) -> bool:
         """Refuse the POST, so that the client may send the message again."""
+        self._stop_looking()
         if self._exchange is not None and not self._exchange.is_done:
-            self._exchange.refuse(store_failed())
+            self._exchange.refuse(refusals.store_failed())
         return True
 
 
@@ -132,24 +168,36 @@ class MailboxPoll:
     on_message: Callable[[bytes], None] = attrs.field(kw_only=True)
     """Called with the data of the message."""
 
+    @property
+    def key(self) -> StreamKey:
+        """The mailbox."""
+        return self._key
+
     def wait(self) -> None:
-        """Poll again after ``Limits.store_poll_interval``."""
-        if self.is_active():
-            core = self._table.core
-            core.timers.set(Timer.STORE_POLL, self, core.now + core.limits.store_poll_interval)
+        """Poll later, as long as the message is needed."""
+        if not self.is_active():
+            self._table.unwatch(self._key, self)
+            return
+        if not self.opens_mailbox:
+            self._table.watch(self._key, self)
+        self._table.poll_later(self._key, self)
 
     def poll_store(self) -> None:
         """Read the mailbox."""
-        if self.is_active():
-            if self.opens_mailbox:
-                self.opens_mailbox = False
-                MailboxPost(self._table, self._key, b"").append()
-            self._table.start_operation(_read(self._table, self._key, self.after), self)
+        if not self.is_active():
+            self._table.unwatch(self._key, self)
+            return
+        if self.opens_mailbox:
+            self.opens_mailbox = False
+            MailboxPost(self._table, self._key, b"").append()
+        _read(self._table, self._key, self.after, self)
 
     def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
         if page is None or not page.entries:
             self.wait()
-        elif self.is_active():
+            return
+        self._table.unwatch(self._key, self)
+        if self.is_active():
             self.on_message(page.entries[0].data)
 
     def on_append_done(self) -> None:
@@ -158,14 +206,21 @@ class MailboxPoll:
     def on_append_conflict(self) -> None:
         """Do nothing: a poll only reads."""
 
+    def on_append_behind(self) -> None:
+        """Do nothing: a poll only reads."""
+
+    def may_repeat(self, effect: StoreEffect) -> bool:
+        """It polls again in any case."""
+        return False
+
     def failed(self, effect: StoreEffect) -> bool:
         """Poll again later."""
         self.wait()
         return True
 
 
-def _read(table: StreamTable, key: StreamKey, after: int) -> StoreRead:
-    return StoreRead(stream=key, after=after, limit=1, max_bytes=table.limits.max_stored_bytes)
+def _read(table: StreamTable, key: StreamKey, after: int, user: StoreOperation) -> None:
+    table.read(key, after, user, limit=1, max_bytes=table.limits.max_stored_bytes)
 
 
 def decode_response(table: StreamTable, data: bytes) -> Response | ErrorResponse:

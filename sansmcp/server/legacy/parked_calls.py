@@ -35,7 +35,7 @@ import attrs
 from ...codecs import json, jsonrpc
 from ...codecs.event_id import EventId
 from ...codecs.jsonrpc import Batch
-from ...effects import StoreAppend, StoreEffect, StoreRead
+from ...effects import StoreEffect, StoreRead
 from ...errors import RemoteProtocolError
 from ...events import CallReceived, RefusalSent
 from ...http import RequestHead
@@ -50,7 +50,6 @@ from ..exchange import ServerExchange
 from .mailbox import MailboxPost, cancellation_mailbox, response_mailbox
 from .results import LegacyResults
 from .sessions import LegacySession
-from .stream_table import store_failed
 from .streams import ResumableStream
 
 AnyResponse: TypeAlias = Response | ErrorResponse
@@ -252,9 +251,17 @@ class ResponseDelivery:
         assert self._parked is not None
         self._read_responses(self._parked)
 
+    def on_append_behind(self) -> None:
+        """The store has lost answers of this turn: the call cannot go on."""
+        self._log_evicted()
+
+    def may_repeat(self, effect: StoreEffect) -> bool:
+        """The answers may be on their way for as long as the client waits."""
+        return self._exchange is None or not self._exchange.is_done
+
     def failed(self, effect: StoreEffect) -> bool:
         """Refuse the POST, so that the client may send the responses again."""
-        self._refuse(store_failed())
+        self._refuse(refusals.store_failed())
         return True
 
     def _choose(self, parked: ParkedCall) -> None:
@@ -283,7 +290,7 @@ class ResponseDelivery:
             Entry(seq, jsonrpc.encode(response))
             for seq, response in enumerate(self._new.values(), self._last_seq + 1)
         )
-        self._session.table.start_operation(StoreAppend(stream=key, entries=entries), self)
+        self._session.table.append(key, entries, self)
 
     def _repeat(self, responses: Mapping[RequestId, AnyResponse]) -> None:
         """Handle a repeated POST: it reads the log, where the call continues or has ended."""
@@ -298,6 +305,7 @@ class ResponseDelivery:
         if session.state is SessionState.ENDED and not is_stopped:
             return
         stream = session.take_over(self._turn)
+        stream.declare_writer((parked.request.id,))
         if is_stopped:
             # No other instance will continue the call. End it as the calls that run here are ended.
             error = refusals.SHUTTING_DOWN(parked.request.id)
@@ -356,13 +364,8 @@ class ResponseDelivery:
     def _read(self, log: str, after: int, limit: int, found: Callable[[Page | None], None]) -> None:
         """Read a page of a log; ``found`` is called with it."""
         self._on_page = found
-        effect = StoreRead(
-            stream=self._session.log_key(log),
-            after=after,
-            limit=limit,
-            max_bytes=self._core.limits.max_stored_bytes,
-        )
-        self._session.table.start_operation(effect, self)
+        key, most = self._session.log_key(log), self._core.limits.max_stored_bytes
+        self._session.table.read(key, after, self, limit=limit, max_bytes=most)
 
 
 def deliver_responses(

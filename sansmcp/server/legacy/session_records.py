@@ -15,7 +15,7 @@ from typing import TypeAlias
 import attrs
 
 from ...codecs import json
-from ...effects import StoreAppend, StoreEffect, StoreRead
+from ...effects import StoreEffect, StoreRead
 from ...errors import RemoteProtocolError
 from ...revisions import REVISIONS
 from ...store import Entry, Page, StreamKey
@@ -23,7 +23,6 @@ from ...types import Secret
 from .. import refusals
 from ..core import ServerCore
 from .sessions import LegacySession, SessionTable
-from .stream_table import store_failed
 
 _LOG = ".session"
 """The name of the log. No stream has this name, because tokens contain no point."""
@@ -67,18 +66,13 @@ class SessionRecord:
             "multi_turn": session.multi_turn,
         }
         entries = (Entry(seq, json.encode(members)),)
-        self._table.streams.start_operation(StoreAppend(stream=self._key, entries=entries), self)
+        self._table.streams.append(self._key, entries, self)
 
     def load_record(self) -> None:
         """Load the record, and add or end the session in the table accordingly."""
         limits = self._core.limits
-        read = StoreRead(
-            stream=self._key,
-            after=0,
-            limit=limits.replay_page_entries,
-            max_bytes=limits.max_stored_bytes,
-        )
-        self._table.streams.start_operation(read, self)
+        limit, max_bytes = limits.replay_page_entries, limits.max_stored_bytes
+        self._table.streams.read(self._key, 0, self, limit=limit, max_bytes=max_bytes)
 
     def on_append_done(self) -> None:
         self._done(None)
@@ -87,9 +81,17 @@ class SessionRecord:
         """Treat the record as saved: another instance has saved the same."""
         self._done(None)
 
+    def on_append_behind(self) -> None:
+        """The store has lost the record, and the session with it: its client opens another one."""
+        self._done(None)
+
+    def may_repeat(self, effect: StoreEffect) -> bool:
+        """The client can repeat its request, which has done nothing."""
+        return False
+
     def failed(self, effect: StoreEffect) -> bool:
         """Pass on the refusal: it is unknown whether the session exists."""
-        self._done(store_failed())
+        self._done(refusals.store_failed())
         return True
 
     def on_read_done(self, effect: StoreRead, page: Page | None) -> None:

@@ -8,10 +8,13 @@ Source: 2025-03-26 to 2025-11-25, basic/transports: Sending Messages to the Serv
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 
 from ...codecs import jsonrpc
 from ...input_required import InputRequired
+from ...messages import RequestId
 from ...timers import Timer
 from ..calls import RunningCall
 from ..core import ServerCore
@@ -31,6 +34,8 @@ class SessionResponder(LegacyResults, HttpResponder):
     session: LegacySession
     exchange: ServerExchange
     stream_after: float | None
+    request_ids: Sequence[RequestId]
+    """The ids of the requests that it answers."""
     open_calls: int
     is_batch: bool
     stream: ResumableStream | None = attrs.field(default=None, init=False)
@@ -78,7 +83,7 @@ class SessionResponder(LegacyResults, HttpResponder):
         if self.stream is None and not self._abandoned:
             self._core.timers.stop(Timer.STREAM_OPEN, self)
             self.stream = self.session.new_stream()
-            self.stream.append_opened_entry()
+            self.stream.declare_writer(self.request_ids)
             self.session.read(self.exchange, self.stream, 0, is_fresh=True)
             for index, data in enumerate(self._collected, 1):
                 is_last = self.open_calls == 0 and index == len(self._collected)

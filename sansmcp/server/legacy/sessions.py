@@ -27,7 +27,6 @@ import attrs
 
 from ...codecs import jsonrpc
 from ...codecs.event_id import EventId
-from ...effects import StoreDrop
 from ...errors import LocalProtocolError
 from ...events import SessionClosed, SessionOpened
 from ...messages import Notification, Params, Request, RequestId
@@ -114,8 +113,9 @@ class LegacySession(CallOwner, Session):
             return not self.sink.is_above_high_water and self.sink.send(data)
         if self.id is None or not self.revision.standalone_stream:
             return False
-        listened = [stream for stream in self._standalone if stream.reader is not None]
-        stream = (listened or self._standalone or [self._new_standalone()])[-1]
+        written = [stream for stream in self._standalone if stream.is_written]
+        listened = [stream for stream in written if stream.reader is not None]
+        stream = (listened or written or [self._new_standalone()])[-1]
         return not stream.is_above_high_water and stream.append(data)
 
     # What follows is for the other parts of the server.
@@ -147,6 +147,11 @@ class LegacySession(CallOwner, Session):
         """True if calls of this session can be parked in the store."""
         is_stored = self._core.options.resumable and self.revision.resumption
         return is_stored and self.id is not None and self.sink is None
+
+    def check_store(self, request_id: RequestId | None = None) -> None:
+        """Raise RemoteProtocolError if something new needs the store, and it does not work."""
+        if self.can_park and self._core.store_health.is_down(self._core.now):
+            raise refusals.store_failed(request_id)
 
     def begin(self, call: RunningCall) -> None:
         """Record that a call runs, and poll for a cancellation that reaches another instance."""
@@ -233,7 +238,7 @@ class LegacySession(CallOwner, Session):
         Raises RemoteProtocolError if there are too many already.
         """
         limit = self._core.limits.max_streams_per_session
-        free = [stream for stream in self._standalone if stream.reader is None]
+        free = [stream for stream in self._standalone if stream.is_free]
         if not free and len(self._standalone) >= limit:
             raise refusals.TOO_MANY_STREAMS(limit=limit)
         stream = free[-1] if free else self._new_standalone()
@@ -304,13 +309,21 @@ class LegacySession(CallOwner, Session):
             self.table.discard_settled(stream)
         self._core.timers.stop(Timer.SESSION_IDLE, self)
         if delete_stored and self._core.options.resumable and self.id is not None:
-            self._core.effects.append(StoreDrop(principal=self.principal, session=self.id.reveal()))
+            self.table.drop(self.principal, self.id.reveal())
         self._core.events.append(SessionClosed(self, reason))
 
     def _new_standalone(self) -> ResumableStream:
         stream = self.new_stream()
+        stream.declare_writer(None)
         self._standalone.append(stream)
         return stream
+
+    def continue_standalone(self, stream: ResumableStream, seq: int) -> None:
+        """Write on in a standalone stream, whose instance has died, after that entry."""
+        assert stream.key is not None, "what another instance wrote is stored"
+        self.table.take_over(stream.key, seq, self._streams, polling=self.revision.polling)
+        stream.declare_writer(None)
+        self._standalone.append(stream)
 
 
 def _first_number(token: str) -> int:
@@ -467,3 +480,6 @@ class SessionTable:
             reason = "the server shuts down"
             self.end(session, reason, delete_stored=not self._core.options.shared_store)
         self.streams.release_followers()
+        self.streams.give_up_failed()
+        if self.streams.lease is not None:
+            self.streams.lease.end()

@@ -134,6 +134,7 @@ class StreamableHttp:
         elif self._core.draining:
             raise refusals.SHUTTING_DOWN()
         else:
+            session.check_store()
             session.listen(exchange)
 
     def _post(
@@ -151,8 +152,9 @@ class StreamableHttp:
             continue_call(self._core, session, parse_last_event_id(context), messages, exchange)
         elif isinstance(messages, Batch):
             stream_after = self._core.options.stream_after
+            ids = tuple(each.id for each in messages.items if isinstance(each, Request))
             new_responder = partial(
-                SessionResponder, self._core, session, exchange, stream_after, is_batch=True
+                SessionResponder, self._core, session, exchange, stream_after, ids, is_batch=True
             )
             if not self._dispatcher.batch(session, messages, new_responder):
                 exchange.send_response(202)
@@ -160,7 +162,7 @@ class StreamableHttp:
             self._dispatcher.check_call(session, messages)
             stream_after = self._core.stream_after_of(messages.method)
             responder = SessionResponder(
-                self._core, session, exchange, stream_after, 1, is_batch=False
+                self._core, session, exchange, stream_after, (messages.id,), 1, is_batch=False
             )
             self._dispatcher.start((messages,), responder)
         elif not self._dispatcher.dispatch(session, messages, exchange):
@@ -182,6 +184,9 @@ class StreamableHttp:
         if not has_session:
             exchange.send_response(200, negotiated.reply)
             return
+        is_stored = self._core.options.resumable and negotiated.revision.resumption
+        if is_stored and self._core.store_health.is_down(self._core.now):
+            raise refusals.store_failed(request.id)
         self._table.make_room(context.head.principal, request.id)
         session = self._table.open(
             context.head.principal,

@@ -38,10 +38,13 @@ from typing import Protocol
 
 import attrs
 
+from ...codecs import json
 from ...codecs.event_id import EventId
 from ...codecs.sse import FORGET_ID, encode_event
 from ...effects import StoreAppend, StoreEffect, StoreRead
+from ...errors import RemoteProtocolError
 from ...limits import Limits
+from ...messages import RequestId
 from ...states import LOG, ExchangeState, LogEvent, LogState, advance
 from ...store import Entry, EntryKind, Page, StreamKey
 from ...timers import Timer
@@ -53,6 +56,26 @@ from ..store_completions import StoreOperation
 _STORED = (LogState.WRITING, LogState.FINISHED, LogState.REMOTE)
 _ENDED = (LogState.FINISHED, LogState.REMOTE, LogState.CLOSED)
 """The states in which this instance writes nothing more."""
+
+
+@attrs.frozen
+class WriterDeclaration:
+    """The data of the entry that names the instance that writes a log from there on."""
+
+    instance: str
+    requests: Sequence[RequestId] | None
+    """The ids of the requests that the log answers; None for a standalone stream."""
+
+    def encode(self) -> bytes:
+        """Return the data."""
+        return json.encode(attrs.asdict(self, recurse=False))
+
+    @classmethod
+    def of(cls, entry: Entry) -> WriterDeclaration | None:
+        """Return the declaration that an entry holds; None if it holds none."""
+        if entry.kind not in (EntryKind.OPENED, EntryKind.WRITER) or not entry.data:
+            return None
+        return cls(**json.decode(entry.data, max_depth=4))
 
 
 class StreamOwner(Protocol):
@@ -68,11 +91,21 @@ class StreamOwner(Protocol):
         """The bounds of bytes, seconds and counts."""
         ...
 
-    def start_operation(self, effect: StoreAppend | StoreRead, operation: StoreOperation) -> None:
-        """Queue a store effect; its outcome is passed to the operation."""
+    def append(self, key: StreamKey, entries: Sequence[Entry], user: StoreOperation) -> StoreAppend:
+        """Append entries to a log; ``user`` gets the outcome."""
+        ...
+
+    def read(
+        self, key: StreamKey, after: int, user: StoreOperation, *, limit: int, max_bytes: int
+    ) -> StoreRead:
+        """Read the entries that follow number ``after``; ``user`` gets the outcome."""
+        ...
 
     def discard_settled(self, stream: ResumableStream) -> None:
         """Forget a stream if it is settled."""
+
+    def keep_lease(self) -> None:
+        """Show the other instances that this one is alive."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -89,6 +122,10 @@ class ResumableStream:
     """The streams of the same session that are not settled."""
 
     reader: ServerExchange | None = attrs.field(default=None, init=False)
+    writer: str | None = attrs.field(default=None, init=False)
+    """The other instance that writes the log; None if it is not known yet, empty if nobody can
+    tell.
+    """
     next_seq: int = attrs.field(default=1, init=False)
     """The sequence number of the next entry of this instance."""
     _stored: int = attrs.field(default=0, init=False)
@@ -128,6 +165,16 @@ class ResumableStream:
         return self.state in _STORED
 
     @property
+    def is_written(self) -> bool:
+        """True if messages can be added here."""
+        return self.state not in _ENDED
+
+    @property
+    def is_free(self) -> bool:
+        """True if it is written here, and nobody reads it."""
+        return self.is_written and self.reader is None
+
+    @property
     def is_above_high_water(self) -> bool:
         """True if the writer should wait, because the store is behind; without one, the reader."""
         if self.is_stored:
@@ -144,14 +191,22 @@ class ResumableStream:
         """True if the last entry is being stored; the reader gets it afterwards, and ends."""
         return self._appending is not None and (self._unstored or self._appending.entries)[-1].final
 
-    def append_opened_entry(self) -> None:
-        """Begin the log of a call with an entry without a message, if instances share the store.
+    def declare_writer(self, requests: Sequence[RequestId] | None) -> None:
+        """Tell the other instances that this one writes the log.
 
-        Without it, another instance could not resume from the id of the priming event.
+        Without that entry at the beginning of a log, the id of its priming event would mean nothing
+        to another instance.
+
+        ``requests``: the ids of the requests that the log answers; None for a standalone stream.
         """
-        if self.is_stored and self.polling and self.table.core.options.shared_store:
-            self._unstored.append(Entry(self.next_seq, b"", kind=EntryKind.OPENED))
+        core = self.table.core
+        if self.is_stored and core.options.shared_store:
+            is_new = self.polling and self.next_seq == 1
+            kind = EntryKind.OPENED if is_new else EntryKind.WRITER
+            data = WriterDeclaration(core.instance, requests).encode()
+            self._unstored.append(Entry(self.next_seq, data, kind=kind))
             self.next_seq += 1
+            self.table.keep_lease()
             self._append_next()
 
     def append(self, message: bytes, *, final: bool = False) -> bool:
@@ -240,6 +295,19 @@ class ResumableStream:
         self._unstored.clear()
         self._advance(LogEvent.HAND_OVER)
 
+    def on_append_behind(self) -> None:
+        """The store has lost the end of the log: go on without it, and without event ids."""
+        assert self._appending is not None
+        self._continue_unstored((*self._appending.entries, *self._unstored))
+        self._tidy_orphan()
+
+    def may_repeat(self, effect: StoreEffect) -> bool:
+        """Whether to repeat what failed: an append, or the next page of an open event stream."""
+        if effect is self._appending:
+            return not self._is_dropped
+        reader = self.reader if effect is self._reading else None
+        return reader is not None and reader.state is ExchangeState.STREAMING
+
     def failed(self, effect: StoreEffect) -> bool:
         """Handle a store effect that failed. Returns False if messages are lost by it."""
         if self._appending is not None and effect is self._appending:
@@ -248,7 +316,7 @@ class ResumableStream:
             return is_delivered
         if effect is self._reading:
             self._reading = None
-            self.drop_reader()
+            self._refuse_reader(refusals.store_failed())  # the client can come back
         return True
 
     def close(self, *, delete_stored: bool) -> None:
@@ -337,6 +405,9 @@ class ResumableStream:
             page = page or Page((), Entry(self._stored, b""))
             self._position = page.entries[0].seq - 1 if page.entries else page.last.seq
         self._stored = max(self._stored, page.last.seq)
+        for entry in page.entries:
+            if (declared := WriterDeclaration.of(entry)) is not None:
+                self.writer = declared.instance
         if self.reader.state is ExchangeState.DECIDING:
             self._open(self.reader)
         self._deliver_entries(page.entries)
@@ -405,9 +476,8 @@ class ResumableStream:
 
     def _append_next(self) -> None:
         if self._appending is None and self._unstored and self.key is not None:
-            self._appending = StoreAppend(stream=self.key, entries=tuple(self._unstored))
+            self._appending = self.table.append(self.key, self._unstored, self)
             self._unstored.clear()
-            self.table.start_operation(self._appending, self)
 
     def _is_read_up_to(self, seq: int) -> bool:
         return self.reader is not None and self._reading is None and self._position == seq
@@ -421,13 +491,13 @@ class ResumableStream:
             self.drop_reader()  # the store has failed since
         else:
             limits = self.table.limits
-            self._reading = StoreRead(
-                stream=self.key,
-                after=self._position,
+            self._reading = self.table.read(
+                self.key,
+                self._position,
+                self,
                 limit=limits.replay_page_entries,
                 max_bytes=limits.max_unsent_bytes,
             )
-            self.table.start_operation(self._reading, self)
 
     def _deliver_entries(self, entries: Iterable[Entry]) -> None:
         """Send the entries after the reader's position to it."""
@@ -461,10 +531,13 @@ class ResumableStream:
 
     def drop_reader(self) -> None:
         """End the reader, whose next entries cannot be read: refuse it, or abort its response."""
+        self._refuse_reader(refusals.UNKNOWN_EVENT_ID())
+
+    def _refuse_reader(self, refusal: RemoteProtocolError) -> None:
         if (reader := self.reader) is not None:
             self.detach(reader)
             if reader.state is ExchangeState.DECIDING:
-                reader.refuse(refusals.UNKNOWN_EVENT_ID())
+                reader.refuse(refusal)
             else:
                 reader.abort()
 

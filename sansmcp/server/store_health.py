@@ -1,0 +1,42 @@
+"""Tells if the store works: while it does not, new calls, sessions and streams are refused."""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+
+_FAILURES = 5
+_SECONDS = 1.0
+
+
+@attrs.define(eq=False)
+class StoreHealth:
+    """The failures of the store since it worked last.
+
+    The store counts as down after five failures in a row, or one second of failures, for one second
+    after each further failure. The request that comes after that second tries the store again.
+    """
+
+    _failures: int = attrs.field(default=0, init=False)
+    _first: float = attrs.field(default=-math.inf, init=False)
+    """Time of the first failure since the store worked."""
+    _last: float = attrs.field(default=-math.inf, init=False)
+
+    def failed(self, now: float) -> None:
+        """Record that an operation failed."""
+        if self._failures == 0:
+            self._first = now
+        self._failures += 1
+        self._last = now
+
+    def worked(self) -> None:
+        """Record that an operation succeeded."""
+        self._failures = 0
+
+    def is_down(self, now: float) -> bool:
+        """Return True if new work should be refused at once."""
+        has_failed = self._failures >= _FAILURES or (
+            self._failures > 0 and self._last - self._first >= _SECONDS
+        )
+        return has_failed and now - self._last < _SECONDS
