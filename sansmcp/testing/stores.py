@@ -11,22 +11,42 @@
     def test_shared_files(tmp_path):
         check_shared_store(MyStore(tmp_path / "a"), MyStore(tmp_path / "a"))
 
+An asynchronous store is checked in the event loop of your choice: pass ``run``, a function that
+runs a coroutine, such as ``loop.run_until_complete``.
+
 MemoryStore is the model: below the limits, another store has to return what it returns.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, TypeAlias
 
-from ..drivers.store_checks import has_secret, is_durable
+import attrs
+
+from ..drivers.store_checks import has_secret, is_async_store, is_durable
 from ..limits import Limits
 from ..memory_store import MemoryStore
-from ..store import Entry, EntryKind, Page, Store, StreamKey
+from ..store import (
+    AppendResult,
+    AsyncStore,
+    Entry,
+    EntryKind,
+    Page,
+    Store,
+    StreamKey,
+    WatchableStore,
+)
 from .clock import VirtualClock
 
-NewStore: TypeAlias = Callable[[Limits, Callable[[], float]], Store]
+NewStore: TypeAlias = Callable[[Limits, Callable[[], float]], Store | AsyncStore]
 """Returns a new empty store. The clock is for stores that read the time themselves."""
+
+Run: TypeAlias = Callable[[Coroutine[Any, Any, Any]], Any]
+"""Runs a coroutine, and returns or raises what it does."""
+
+Wait: TypeAlias = Callable[[Callable[[], bool]], object]
+"""Waits until a function returns True, or until it has waited for long enough."""
 
 KEY = StreamKey("principal", "session", "stream")
 STRANGERS = (
@@ -40,44 +60,188 @@ STRANGERS = (
 )
 ALL = 10**9
 
-
-def check_store(new_store: NewStore) -> None:
-    """Raise AssertionError if a store does not fulfil the contract of :class:`sansmcp.Store`."""
-    for check in STORE_CHECKS:
-        check(new_store)
+STORED, CONFLICT, BEHIND = AppendResult
 
 
-def check_shared_store(first: Store, second: Store) -> None:
-    """Raise AssertionError unless two objects of one empty store return the same, at once."""
-    assert first.append(KEY, _entries(1, 2), now=0)
-    _same(_seen(second.read(KEY, 0, limit=9, max_bytes=ALL)), (list(_entries(1, 2)), 2))
-    assert second.append(KEY, _entries(3), now=0)
-    assert not first.append(KEY, _entries(3, 4), now=0), "only one of two may succeed"
-    assert first.append(KEY, _entries(4), now=0)
-    for store in (first, second):
-        _same(_seen(store.read(KEY, 2, limit=9, max_bytes=ALL)), (list(_entries(3, 4)), 4))
-    second.drop(KEY.principal, KEY.session)
-    assert first.read(KEY, 0, limit=9, max_bytes=ALL) is None
-    for store in (first, second):
-        other = second if store is first else first
-        assert is_durable(store) == is_durable(other), "all ways to one store have one is_durable"
+def check_store(
+    new_store: NewStore, *, single: bool = True, run: Run | None = None, wait: Wait | None = None
+) -> None:
+    """Raise AssertionError if a store does not fulfil the contract of its kind.
+
+    The kinds are :class:`sansmcp.Store` and :class:`sansmcp.AsyncStore`.
+
+    Args:
+        new_store: makes an empty store, many times. Close them afterwards, if they need it.
+        single: True for a store in one place. False for one that is distributed over several
+            places, none of which knows how much the others hold: its bounds hold for each log and
+            session, it may keep entries until their log is old, and it may believe its clock.
+        run: runs a coroutine of an asynchronous store.
+        wait: waits for a change to be told (:class:`sansmcp.WatchableStore`), which may come from
+            another thread: until the function that it gets returns True, or for some seconds. None
+            for a store that tells of changes before ``append`` returns.
+    """
+    subject = StoreUnderTest(new_store, run=run, wait=wait)
+    for check in STORE_CHECKS + (SINGLE_STORE_CHECKS if single else ()):
+        check(subject)
 
 
-def is_synchronous(new_store: NewStore) -> None:
-    """Methods are synchronous; append gives a bool, read a Page or None, is_durable is a bool."""
-    store = new_store(Limits(), lambda: 0.0)
-    check_synchronous(store)
-    assert store.append(KEY, _entries(1), now=0) is True
-    assert store.append(KEY, _entries(1), now=0) is False
-    assert isinstance(store.read(KEY, 0, limit=1, max_bytes=1), Page)
-    assert store.read(STRANGERS[0], 0, limit=1, max_bytes=1) is None
-    assert isinstance(getattr(store, "is_durable", False), bool), "is_durable must be a bool"
-    assert has_secret(store) or not hasattr(store, "secret"), "secret must be bytes"
+def check_shared_store(
+    first: Store | AsyncStore,
+    second: Store | AsyncStore,
+    *,
+    run: Run | None = None,
+    wait: Wait | None = None,
+) -> None:
+    """Raise AssertionError unless two objects of one empty store show the same, at once.
+
+    Args:
+        first: an object of the store.
+        second: another one, or the same.
+        run: runs a coroutine of an asynchronous store.
+        wait: waits for a change to be told; see :func:`check_store`.
+    """
+    one, two = OpenStore(first, run), OpenStore(second, run)
+    told = _Told(wait)
+    end = two.watch(KEY, told)
+    if end is not None:
+        told.expect("when the watch works")
+    one.append(KEY, _entries(1, 2), "a")
+    if end is not None:
+        told.expect("after an append by another object")
+    two.has(KEY, _entries(1, 2))
+    two.append(KEY, _entries(1, 2), "a")
+    two.append(KEY, _entries(3), "b")
+    one.append(KEY, _entries(3, 4), "c", CONFLICT)
+    one.append(KEY, _entries(3), "b")
+    one.append(KEY, _entries(4), "c")
+    for store in (one, two):
+        store.has(KEY, _entries(1, 2, 3, 4))
+    two.drop(KEY)
+    one.has(KEY, ())
+    assert is_durable(first) == is_durable(second), "all ways to one store have one is_durable"
+    if end is not None:
+        end()
 
 
-def keeps_everything(new_store: NewStore) -> None:
-    """It returns all entries, whatever their data and kind, in pages of any size."""
-    store = new_store(Limits(), lambda: 0.0)
+class OpenStore:
+    """A store of either kind, whose operations are checked for their results."""
+
+    def __init__(self, store: Store | AsyncStore, run: Run | None) -> None:
+        try:
+            is_async = is_async_store(store)
+        except TypeError as error:
+            raise AssertionError(str(error)) from error
+        assert run is not None or not is_async, (
+            "the store is asynchronous: pass run=, for instance loop.run_until_complete"
+        )
+        self.store = store
+        self._run: Callable[[Any], Any] = run if is_async and run is not None else _as_it_is
+        self._appends = 0
+
+    def try_append(
+        self, key: StreamKey, entries: tuple[Entry, ...], token: str = "", now: float = 0.0
+    ) -> AppendResult:
+        """Append, with a token of its own unless one is given."""
+        self._appends += 1
+        token = token or f"append {self._appends}"
+        result: object = self._run(self.store.append(key, entries, token=token, now=now))
+        assert isinstance(result, AppendResult), (
+            f"append() must return an AppendResult, got {type(result).__name__}"
+        )
+        return result
+
+    def append(
+        self,
+        key: StreamKey,
+        entries: tuple[Entry, ...],
+        token: str = "",
+        expected: AppendResult = STORED,
+        *,
+        now: float = 0.0,
+    ) -> None:
+        """Append, and expect a result."""
+        result = self.try_append(key, entries, token, now)
+        seqs = [entry.seq for entry in entries]
+        assert result is expected, f"append of {seqs}: got {result.name}, and not {expected.name}"
+
+    def read(
+        self, key: StreamKey, after: int = 0, limit: int = ALL, max_bytes: int = ALL
+    ) -> Page | None:
+        """Read a page."""
+        page: object = self._run(self.store.read(key, after, limit=limit, max_bytes=max_bytes))
+        assert page is None or isinstance(page, Page), (
+            f"read() must return a Page or None, got {type(page).__name__}"
+        )
+        return page
+
+    def has(self, key: StreamKey, entries: Iterable[Entry]) -> None:
+        """Expect that a log has these entries; none: that it does not exist."""
+        entries = list(entries)
+        expected = (entries, entries[-1].seq) if entries else None
+        _same(_seen(self.read(key)), expected)
+
+    def drop(self, key: StreamKey) -> None:
+        """Delete the session of a log."""
+        self._run(self.store.drop(key.principal, key.session))
+
+    def watch(self, key: StreamKey, changed: Callable[[], None]) -> Callable[[], None] | None:
+        """Watch a log. Returns the function that ends that; None if the store cannot tell."""
+        if not isinstance(self.store, WatchableStore):
+            return None
+        end: object = self.store.watch(key, changed)
+        assert callable(end), "watch() must return a function"
+        return end
+
+
+@attrs.frozen
+class StoreUnderTest:
+    """Makes the stores that a check uses."""
+
+    new_store: NewStore
+    run: Run | None = None
+    wait: Wait | None = None
+
+    def open(
+        self, limits: Limits | None = None, clock: Callable[[], float] = lambda: 0.0
+    ) -> OpenStore:
+        """Make an empty store."""
+        return OpenStore(self.new_store(limits or Limits(), clock), self.run)
+
+
+class _Told:
+    """A function for ``watch()``."""
+
+    def __init__(self, wait: Wait | None) -> None:
+        self._wait = wait
+        self._count = 0
+        self._expected = 0
+
+    def __call__(self) -> None:
+        self._count += 1
+
+    def expect(self, when: str) -> None:
+        """Wait for a call that has not been expected before."""
+        if self._wait is not None:
+            self._wait(lambda: self._count > self._expected)
+        assert self._count > self._expected, f"watch(): changed() must be called {when}"
+        self._expected = self._count
+
+
+def is_of_one_kind(subject: StoreUnderTest) -> None:
+    """Its methods are all plain, or all async def; is_durable is a bool, secret are bytes."""
+    store = subject.open()
+    store.append(KEY, _entries(1))
+    assert isinstance(store.read(KEY), Page)
+    assert store.read(STRANGERS[0]) is None
+    store.drop(KEY)
+    plain = store.store
+    assert isinstance(getattr(plain, "is_durable", False), bool), "is_durable must be a bool"
+    assert has_secret(plain) or not hasattr(plain, "secret"), "secret must be bytes"
+
+
+def keeps_everything(subject: StoreUnderTest) -> None:
+    """It gives back all entries, whatever their data and kind, in pages of any size."""
+    store = subject.open()
     entries = [
         Entry(seq, data, kind=kind)
         for seq, (kind, data) in enumerate(
@@ -85,10 +249,10 @@ def keeps_everything(new_store: NewStore) -> None:
         )
     ]
     last = Entry(len(entries) + 1, b"last", final=True)
-    assert store.append(KEY, tuple(entries), now=0)
-    assert store.append(KEY, (last,), now=0)
+    store.append(KEY, tuple(entries))
+    store.append(KEY, (last,))
     for after in range(last.seq + 2):
-        page = store.read(KEY, after, limit=3, max_bytes=ALL)
+        page = store.read(KEY, after, limit=3)
         _same(_seen(page), ([*entries, last][after : after + 3], last.seq))
         assert page is not None
         assert (page.last.final, page.last.kind) == (True, EntryKind.MESSAGE)
@@ -97,127 +261,252 @@ def keeps_everything(new_store: NewStore) -> None:
     assert store.read(KEY, 0, limit=9, max_bytes=len(entries[1].data)) is not None
 
 
-def lets_one_succeed(new_store: NewStore) -> None:
-    """Of several appends of one number, one succeeds; the others change nothing."""
-    store = new_store(Limits(), lambda: 0.0)
-    assert store.append(KEY, _entries(5, 6), now=0), "a log may begin anywhere"
-    for wrong in (_entries(6), _entries(5), _entries(1), _entries(8), _entries(6, 7)):
-        assert not store.append(KEY, wrong, now=0)
-    _same(_seen(store.read(KEY, 4, limit=9, max_bytes=ALL)), (list(_entries(5, 6)), 6))
-    assert store.append(KEY, _entries(7), now=0)
+def lets_one_succeed(subject: StoreUnderTest) -> None:
+    """Of all who append the same number one succeeds; the others change nothing."""
+    store = subject.open()
+    store.append(KEY, _entries(5, 6))  # a log may begin anywhere
+    for taken in (_entries(6), _entries(5), _entries(1), _entries(6, 7)):
+        store.append(KEY, taken, expected=CONFLICT)
+    store.has(KEY, _entries(5, 6))
+    store.append(KEY, _entries(7))
+    store.has(KEY, _entries(5, 6, 7))
 
 
-def keeps_logs_apart(new_store: NewStore) -> None:
+def tells_that_it_is_behind(subject: StoreUnderTest) -> None:
+    """It appends nothing where the log ends before the number that precedes the first one."""
+    store = subject.open()
+    store.append(KEY, _entries(1, 2))
+    for ahead in (_entries(4), _entries(9, 10)):
+        store.append(KEY, ahead, expected=BEHIND)
+    store.has(KEY, _entries(1, 2))
+    store.append(KEY, _entries(3, 4))
+    store.has(KEY, _entries(1, 2, 3, 4))
+
+
+def recognises_a_repeated_append(subject: StoreUnderTest) -> None:
+    """An append that is repeated with its token counts as stored, and changes nothing."""
+    store = subject.open()
+    store.append(KEY, _entries(1, 2), "a")
+    for _ in range(2):
+        store.append(KEY, _entries(1, 2), "a")
+    store.append(KEY, _entries(1, 2), "b", CONFLICT)
+    store.append(KEY, _entries(3), "b")
+    store.append(KEY, _entries(3), "b")
+    store.append(KEY, _entries(4, 5, 6), "c")
+    store.append(KEY, _entries(4, 5, 6), "c")
+    store.append(KEY, _entries(6), "d", CONFLICT)
+    store.has(KEY, _entries(1, 2, 3, 4, 5, 6))
+    store.append(KEY, _entries(7), "d")
+
+
+def keeps_logs_apart(subject: StoreUnderTest) -> None:
     """A log of another principal, session or name is another log."""
-    store = new_store(Limits(), lambda: 0.0)
-    assert store.append(KEY, _entries(1), now=0)
+    store = subject.open()
+    store.append(KEY, _entries(1))
     for stranger in STRANGERS:
-        assert store.read(stranger, 0, limit=9, max_bytes=ALL) is None
-        store.drop(stranger.principal, stranger.session + "x")
-        assert store.append(stranger, _entries(1, 2), now=0)
-    store.drop(STRANGERS[0].principal, STRANGERS[0].session)
-    assert store.read(STRANGERS[0], 0, limit=9, max_bytes=ALL) is None
-    _same(_seen(store.read(STRANGERS[1], 0, limit=9, max_bytes=ALL)), (list(_entries(1, 2)), 2))
-    _same(_seen(store.read(KEY, 0, limit=9, max_bytes=ALL)), (list(_entries(1)), 1))
-    store.drop(KEY.principal, KEY.session)
+        store.has(stranger, ())
+        store.drop(StreamKey(stranger.principal, stranger.session + "x", ""))
+        store.append(stranger, _entries(1, 2))
+    store.drop(STRANGERS[0])
+    store.has(STRANGERS[0], ())
+    store.has(STRANGERS[1], _entries(1, 2))
+    store.has(KEY, _entries(1))
+    store.drop(KEY)
     for gone in (KEY, STRANGERS[4]):
-        assert store.read(gone, 0, limit=9, max_bytes=ALL) is None
+        store.has(gone, ())
+    store.append(KEY, _entries(4))  # it begins anew
+    store.has(KEY, _entries(4))
 
 
-def does_what_the_model_does(new_store: NewStore) -> None:
-    """It returns what MemoryStore returns, also when entries expire."""
-    for seed in range(20):
-        _follow_the_model(new_store, _SeededRandom(seed))
+def does_what_the_model_does(subject: StoreUnderTest) -> None:
+    """It answers as MemoryStore does, as long as there is room and nothing grows old."""
+    for seed in range(10):
+        _follow_the_model(subject, _SeededRandom(seed), (0,))
 
 
-def _follow_the_model(new_store: NewStore, die: _SeededRandom) -> None:
+def grows_old_as_the_model_does(subject: StoreUnderTest) -> None:
+    """It answers as MemoryStore does when what it keeps grows old."""
+    for seed in range(10):
+        _follow_the_model(subject, _SeededRandom(seed), (0, 0, 1, 8))
+
+
+def _follow_the_model(
+    subject: StoreUnderTest, die: _SeededRandom, pauses: tuple[float, ...]
+) -> None:
     limits = Limits(max_stored_age=30)
     clock = VirtualClock()
-    store, model = new_store(limits, lambda: clock.now), MemoryStore(limits)
+    store = subject.open(limits, lambda: clock.now)
+    model = OpenStore(MemoryStore(limits), None)
     keys = [StreamKey("", f"session {number}", "stream") for number in range(3)]
     last = dict.fromkeys(keys, 0)
-    for _ in range(60):
-        clock.now += (0, 0, 1, 8)[die.roll(4)]
+    for step in range(60):
+        clock.now += pauses[die.roll(len(pauses))]
         key = keys[die.roll(3)]
-        first = last[key] + (1, 1, 1, 2)[die.roll(4)]
+        first = max(1, last[key] + (1, 1, 1, 2, 0)[die.roll(5)])
         entries = tuple(
             Entry(seq, b"x" * die.roll(12), final=die.roll(5) == 0)
             for seq in range(first, first + 1 + die.roll(3))
         )
-        is_added = model.append(key, entries, now=clock.now)
-        assert store.append(key, entries, now=clock.now) is is_added
-        if is_added:
+        token = f"append {step}"
+        result = model.try_append(key, entries, token, clock.now)
+        store.append(key, entries, token, result, now=clock.now)
+        if die.roll(3) == 0:
+            repeated = model.try_append(key, entries, token, clock.now)
+            store.append(key, entries, token, repeated, now=clock.now)
+        if result is STORED:
             last[key] = entries[-1].seq
+        if die.roll(20) == 0:
+            model.drop(key)
+            store.drop(key)
         for each in keys:
             after, limit, most = die.roll(last[each] + 2), 1 + die.roll(5), die.roll(30)
-            expected = model.read(each, after, limit=limit, max_bytes=most)
-            _same(_seen(store.read(each, after, limit=limit, max_bytes=most)), _seen(expected))
+            expected = model.read(each, after, limit, most)
+            _same(_seen(store.read(each, after, limit, most)), _seen(expected))
 
 
-def stays_within_its_bounds(new_store: NewStore) -> None:
-    """It stores no more than its limits allow; what remains of a log is its end."""
+def bounds_each_log_and_session(subject: StoreUnderTest) -> None:
+    """It keeps no more of a log or session than its limits say; what is left is the end."""
     for limits in (Limits(max_stored_entries=12), Limits(max_stored_bytes=40_000)):
-        store = new_store(limits, lambda: 0.0)
+        store = subject.open(limits)
+        keys = [StreamKey("", "session", f"stream {number}") for number in range(3)]
+        for seq in range(1, 30):
+            for key in keys:
+                store.append(key, (Entry(seq, bytes(1000)),))
+                kept = _end_of(store, key, seq)
+                assert len(kept) <= limits.max_stored_entries
+            size = sum(_size_of(store, key) for key in keys)
+            assert size <= limits.max_stored_bytes, f"a session of {size} bytes"
+
+
+def stays_within_its_bounds(subject: StoreUnderTest) -> None:
+    """It keeps no more than its limits say, of all sessions together."""
+    for limits in (Limits(max_stored_entries=12), Limits(max_stored_bytes=40_000)):
+        store = subject.open(limits)
         keys = [StreamKey("", f"session {number}", "stream") for number in range(3)]
         for seq in range(1, 30):
             for key in keys:
-                assert store.append(key, (Entry(seq, bytes(1000)),), now=0)
-                page = store.read(key, 0, limit=ALL, max_bytes=ALL)
-                assert page is not None, "the last append must be kept"
-                assert page.last.seq == seq
-                seqs = [entry.seq for entry in page.entries]
-                assert seqs == list(range(seq + 1 - len(seqs), seq + 1))
-            pages = [store.read(key, 0, limit=ALL, max_bytes=ALL) for key in keys]
-            kept = [entry for page in pages if page is not None for entry in page.entries]
-            assert len(kept) <= limits.max_stored_entries
-            assert sum(len(entry.data) for entry in kept) <= limits.max_stored_bytes
+                store.append(key, (Entry(seq, bytes(1000)),))
+                _end_of(store, key, seq)
+            pages = [store.read(key) for key in keys]
+            count = sum(len(page.entries) for page in pages if page is not None)
+            assert count <= limits.max_stored_entries, f"{count} entries"
+            size = sum(_size_of(store, key) for key in keys)
+            assert size <= limits.max_stored_bytes, f"{size} bytes"
 
 
-def evicts_from_the_largest_user(new_store: NewStore) -> None:
-    """Another principal, or session of the same one, that uses much evicts none of its entries."""
+def _end_of(store: OpenStore, key: StreamKey, last: int) -> list[int]:
+    """Expect that a log has its last entries. Returns their numbers."""
+    page = store.read(key)
+    assert page is not None, "what was appended last is kept"
+    assert page.last.seq == last
+    seqs = [entry.seq for entry in page.entries]
+    assert seqs == list(range(last + 1 - len(seqs), last + 1)), "what is left of a log is its end"
+    return seqs
+
+
+def _size_of(store: OpenStore, key: StreamKey) -> int:
+    page = store.read(key)
+    return 0 if page is None else sum(len(entry.data) for entry in page.entries)
+
+
+def lets_who_uses_most_give_way(subject: StoreUnderTest) -> None:
+    """Who uses little loses nothing by another principal, or by another session of its own."""
     for limits in (Limits(max_stored_entries=60), Limits(max_stored_bytes=100_000)):
         for flooded in ("other", KEY.principal):
-            store = new_store(limits, lambda: 0.0)
-            assert store.append(KEY, _entries(1, 2), now=0)
+            store = subject.open(limits)
+            store.append(KEY, _entries(1, 2))
             for number in range(150):
                 key = StreamKey(flooded, "flooded", f"stream {number}")
-                assert store.append(key, (Entry(1, bytes(900)),), now=0)
-            _same(_seen(store.read(KEY, 0, limit=9, max_bytes=ALL)), (list(_entries(1, 2)), 2))
+                store.append(key, (Entry(1, bytes(900)),))
+            store.has(KEY, _entries(1, 2))
 
 
-def survives_a_clock_that_jumps(new_store: NewStore) -> None:
-    """It keeps entries that were stored shortly before a jump, and later discards them by age."""
-    for jump in (3600, -3600):
-        _jump(new_store, jump)
-
-
-def _jump(new_store: NewStore, jump: float) -> None:
-    limits = Limits(max_stored_age=90)
+def forgets_what_is_old(subject: StoreUnderTest) -> None:
+    """A log to which nothing was appended for long goes, while its session is in use."""
     clock = VirtualClock()
-    store = new_store(limits, lambda: clock.now)
+    store = subject.open(Limits(max_stored_age=90), lambda: clock.now)
+    other = StreamKey(KEY.principal, KEY.session, "other")
+    store.append(KEY, _entries(1), now=clock.now)
+    for seq in range(1, 10):
+        clock.now += 20
+        store.append(other, _entries(seq), now=clock.now)
+        if clock.now <= 80:
+            store.has(KEY, _entries(1))
+    store.has(KEY, ())
+
+
+def survives_a_clock_that_jumps(subject: StoreUnderTest) -> None:
+    """What was stored shortly before a jump is kept, and what grows old after it goes."""
+    for jump in (3600, -3600):
+        _jump(subject, jump)
+
+
+def _jump(subject: StoreUnderTest, jump: float) -> None:
+    clock = VirtualClock()
+    store = subject.open(Limits(max_stored_age=90), lambda: clock.now)
     other = StreamKey("", "other", "stream")
-    assert store.append(KEY, _entries(1), now=clock.now)
+    store.append(KEY, _entries(1), now=clock.now)
     clock.now += jump
-    assert store.append(other, _entries(1), now=clock.now)
-    assert store.append(KEY, _entries(2), now=clock.now)
-    _same(_seen(store.read(KEY, 0, limit=9, max_bytes=ALL)), (list(_entries(1, 2)), 2))
+    store.append(other, _entries(1), now=clock.now)
+    store.append(KEY, _entries(2), now=clock.now)
+    store.has(KEY, _entries(1, 2))
     for seq in range(2, 10):
         clock.now += 20
-        assert store.append(other, _entries(seq), now=clock.now)
-    assert store.read(KEY, 0, limit=9, max_bytes=ALL) is None
+        store.append(other, _entries(seq), now=clock.now)
+    store.has(KEY, ())
 
 
-STORE_CHECKS: tuple[Callable[[NewStore], None], ...] = (
-    is_synchronous,
+def tells_of_changes(subject: StoreUnderTest) -> None:
+    """If it has watch(): it tells when the watch works, and after each append to the log."""
+    store = subject.open()
+    told, again, other = (_Told(subject.wait) for _ in range(3))
+    end = store.watch(KEY, told)
+    if end is None:
+        return
+    told.expect("when the watch works")
+    for seq in (1, 2):
+        store.append(KEY, _entries(seq))
+        told.expect("after each append")
+    end_again = store.watch(KEY, again)
+    end_other = store.watch(STRANGERS[4], other)
+    assert end_again is not None
+    assert end_other is not None
+    again.expect("when a second watch of the log works")
+    other.expect("when the watch of another log works")
+    end()
+    end()
+    for seq in (3, 4):
+        store.append(KEY, _entries(seq))
+        again.expect("although another watch of the log has ended")
+    store.append(STRANGERS[4], _entries(1))
+    other.expect("after an append to another log")
+    end_again()
+    end_other()
+
+
+StoreCheck: TypeAlias = Callable[[StoreUnderTest], None]
+
+STORE_CHECKS: tuple[StoreCheck, ...] = (
+    is_of_one_kind,
     keeps_everything,
     lets_one_succeed,
+    tells_that_it_is_behind,
+    recognises_a_repeated_append,
     keeps_logs_apart,
     does_what_the_model_does,
+    bounds_each_log_and_session,
+    lets_who_uses_most_give_way,
+    forgets_what_is_old,
+    tells_of_changes,
+)
+"""What every store promises, by functions that say it."""
+
+SINGLE_STORE_CHECKS: tuple[StoreCheck, ...] = (
+    grows_old_as_the_model_does,
     stays_within_its_bounds,
-    evicts_from_the_largest_user,
     survives_a_clock_that_jumps,
 )
-"""The checks of :func:`check_store`; the docstring of each is what the store must do."""
+"""What a store promises besides if it is in one place."""
 
 
 class _SeededRandom:
@@ -242,3 +531,7 @@ def _seen(page: Page | None) -> tuple[list[Entry], int] | None:
 
 def _same(got: object, wanted: object, why: str = "read") -> None:
     assert got == wanted, f"{why}: got {got!r}, and not {wanted!r}"
+
+
+def _as_it_is(result: Any) -> Any:
+    return result
