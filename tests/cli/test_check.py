@@ -8,12 +8,13 @@ from pathlib import Path
 import pytest
 
 import sansmcp_check
-from sansmcp.testing.stores import STORE_CHECKS
+from sansmcp.testing.stores import SINGLE_STORE_CHECKS, STORE_CHECKS
 from sansmcp_check.check import Broken, Check
 
 from .conftest import run, run_in_process
 
 STORES = """
+import collections
 import sansmcp
 from sansmcp_stores import SqliteStore
 
@@ -31,6 +32,29 @@ class Alone(sansmcp.MemoryStore):
 
 def wrong(place, limits, clock):
     return Alone(limits)
+
+class Wide:
+    # Asynchronous, with a place for each session.
+
+    def __init__(self, limits):
+        self._places = collections.defaultdict(lambda: sansmcp.MemoryStore(limits))
+
+    def _place(self, principal, session):
+        return self._places[principal, session]
+
+    async def append(self, key, entries, *, token, now):
+        place = self._place(key.principal, key.session)
+        return place.append(key, entries, token=token, now=now)
+
+    async def read(self, key, after, *, limit, max_bytes):
+        place = self._place(key.principal, key.session)
+        return place.read(key, after, limit=limit, max_bytes=max_bytes)
+
+    async def drop(self, principal, session):
+        self._place(principal, session).drop(principal, session)
+
+def wide(place, limits, clock):
+    return Wide(limits)
 
 def failing(place, limits, clock):
     raise OSError("no such disk")
@@ -57,18 +81,30 @@ def folder(tmp_path: Path) -> Path:
 def test_a_store_that_is_right(folder: Path) -> None:
     done = run("check-store", "my_stores", cwd=folder)
     assert (done.status, done.err) == (0, "")
-    count = len(STORE_CHECKS) + 3
+    count = len(STORE_CHECKS) + len(SINGLE_STORE_CHECKS) + 4
     *lines, last = done.out.splitlines()
     assert last == f"{count} checks: {count} passed, 0 failed, 0 not applicable"
     assert {line[:6] for line in lines} == {"pass  "}
     assert "pass  lets_one_of_many_processes_succeed" in lines
+    assert "pass  tells_of_changes" in lines
 
 
 def test_a_store_that_is_not_shared(folder: Path) -> None:
     done = run("check-store", "my_stores:memory", cwd=folder)
     assert done.status == 0
-    assert done.out.endswith("8 passed, 0 failed, 3 not applicable\n")
+    assert done.out.endswith("13 passed, 0 failed, 5 not applicable\n")
     assert "n/a   shows_one_state_to_all\n      the store does not outlive" in done.out
+    assert "n/a   tells_of_changes\n      the store does not tell" in done.out
+
+
+def test_a_store_in_several_places(folder: Path) -> None:
+    """Only what it can do is checked."""
+    done = run("check-store", "--several-places", "my_stores:wide", cwd=folder)
+    assert (done.status, done.err) == (0, "")
+    assert not any(check.__name__ in done.out for check in SINGLE_STORE_CHECKS)
+    done = run("check-store", "my_stores:wide", cwd=folder)
+    assert done.status == 1
+    assert "FAIL  stays_within_its_bounds\n      Seen: 36 entries" in done.out
 
 
 def test_a_store_that_is_wrong(folder: Path) -> None:
@@ -76,7 +112,7 @@ def test_a_store_that_is_wrong(folder: Path) -> None:
     assert done.status == 1
     assert "FAIL  keeps_everything\n      Seen: read: got ([Entry(" in done.out
     assert "      Needed: Of 4 threads that append the same number at the same" in done.out
-    assert done.out.endswith("11 checks: 6 passed, 5 failed, 0 not applicable\n")
+    assert done.out.endswith("18 checks: 10 passed, 6 failed, 2 not applicable\n")
     assert max(map(len, done.out.splitlines())) <= 80
 
 
