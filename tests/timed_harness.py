@@ -16,8 +16,8 @@ of the hour, and handles all deadlines at once. These rules are checked:
   pulled: a driver that cannot send at the moment would spin. Only ``Client`` and ``Server`` may
   return the present until their own effects have been pulled.
 - A timer that fires causes an effect, an event or bytes, or is set again. A timer of something that
-  has ended would do nothing. The exception is ``Timer.STORE_POLL``, whose owner reads from the
-  store at intervals and finds out by itself when to stop.
+  has ended would do nothing. The exceptions are ``Timer.STORE_POLL`` and ``Timer.LEASE``, whose
+  owners use the store at intervals and find out by themselves when to stop.
 - While a machine is open, it may keep what serves a peer that may reconnect: sessions, listeners,
   calls without a timeout, processes. An hour after the stop it has neither deadline nor effect;
   :meth:`TimedHarness.check_stopped` checks what else must have ended by then.

@@ -22,6 +22,8 @@ def is_async_store(store: Store | AsyncStore) -> TypeGuard[AsyncStore]:
     Raises:
         TypeError: the object is not a store, or has methods of both kinds.
     """
+    if isinstance(store, type):
+        raise TypeError(f"store must be an object, and {store.__name__} is a class")
     missing = [name for name in _METHODS if not callable(getattr(store, name, None))]
     if missing:
         raise TypeError(

@@ -32,6 +32,7 @@ from sansmcp.effects import (
     SendEnd,
     SendHead,
     ServerEffect,
+    StoreDrop,
     StoreEffect,
     StoreUnwatch,
     StoreWatch,
@@ -176,6 +177,8 @@ class ServerHarness(TimedHarness):
         if store is not None:
             self.store = store
         self.store_works = store_works
+        self.leases_work = True
+        """Whether the store does what concerns leases, also if ``store_works`` is False."""
         self.store_tells = store_tells
         """Whether the store tells of changes; :meth:`tell` does."""
         self.watched: set[StreamKey] = set()
@@ -217,10 +220,18 @@ class ServerHarness(TimedHarness):
                 self.server.store_watched(effect, now=self.now)
         elif isinstance(effect, StoreUnwatch):
             self.watched.remove(effect.stream)
-        elif self.store_works:
+        elif self.store_works or self._is_of_lease(effect):
             self.perform_store_effect(effect)
         else:
             self.waiting.append(effect)
+
+    def _is_of_lease(self, effect: StoreEffect) -> bool:
+        """Whether an effect is about the lease of an instance, which is kept meanwhile."""
+        return (
+            self.leases_work
+            and not isinstance(effect, StoreDrop)
+            and effect.stream.stream == ".lease"
+        )
 
     def perform_store_effect(self, effect: StoreEffect) -> None:
         self.server.perform_store_effect(effect, self.store, now=self.now)
@@ -236,9 +247,9 @@ class ServerHarness(TimedHarness):
         """Let the store fail at the next thing that it was asked for."""
         self._fail_store(self.waiting[0])
 
-    def fail_store_for_good(self) -> None:
-        """Let the store fail at the next thing that it was asked for until that is given up."""
-        effect = self.waiting[0]
+    def fail_store_for_good(self, effect: StoreEffect | None = None) -> None:
+        """Let the store fail at the next effect, or at this one, until that is given up."""
+        effect = effect or self.waiting[0]
         while effect in self.waiting:
             self._fail_store(effect)
             self.wait(1.0)  # it is repeated by then

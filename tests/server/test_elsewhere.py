@@ -122,7 +122,7 @@ def test_an_answer_that_cannot_be_stored_may_be_sent_again() -> None:
     gone.lose_connection()
     for _ in range(2):
         assert isinstance(second.waiting[0], StoreAppend)
-        second.fail_store_once()
+        second.fail_store_for_good()
     assert (talk.status, talk.error["data"]["reason"]) == (503, "store_failed")
     assert gone.head is None
     second.store_works = True

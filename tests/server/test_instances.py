@@ -6,6 +6,7 @@ import pytest
 
 from sansmcp import (
     App,
+    AppendResult,
     Limits,
     LocalProtocolError,
     Server,
@@ -241,5 +242,6 @@ def test_two_instances_write_a_session_down_at_the_same_time() -> None:
 
 def test_completions_of_nothing_change_nothing() -> None:
     harness = ServerHarness(shared_store=True)
-    harness.server.append_conflicted(StoreAppend(stream=StreamKey("", "", ""), entries=()), now=0)
+    never_asked = StoreAppend(stream=StreamKey("", "", ""), entries=(), token="")
+    harness.server.append_completed(never_asked, AppendResult.CONFLICT, now=0)
     assert harness.events == []

@@ -18,6 +18,7 @@ from sansmcp import (
 from sansmcp.effects import StoreAppend, StoreRead
 from sansmcp.events import CallReceived, RefusalSent, ResponseUndelivered, StoreFailed
 
+from ..appending import append
 from .harness import LATEST, PING, RawExchange, ServerHarness, expect, methods, report_progress_all
 from .instances import Instances
 from .pipe_harness import result
@@ -275,7 +276,7 @@ def test_a_store_that_fails_lets_the_client_answer_again() -> None:
         talk = second.post(answer_to(question), session)
         for _ in range(uses):
             second.use_store_once()
-        second.fail_store_once()
+        second.fail_store_for_good()
         assert (talk.status, talk.error["data"]["reason"]) == (503, "store_failed")
     lost = second.post(answer_to(question), session)
     second.use_store_once()
@@ -330,11 +331,12 @@ def test_a_store_that_fails_while_a_call_is_parked_loses_the_call() -> None:
     session = harness.open_session(capabilities=ALL)
     talk, call = harness.call(session)
     harness.run_action(call.respond, InputRequired({"name": NAME}))
-    harness.fail_store_once()
+    harness.fail_store_for_good()
     assert talk.aborted
-    (event,) = harness.events
+    *retried, event = harness.events
     assert isinstance(event, StoreFailed)
     assert event.lost
+    assert all(isinstance(each, StoreFailed) and not each.lost for each in retried)
 
 
 @pytest.mark.parametrize("is_read", [True, False])
@@ -344,19 +346,21 @@ def test_a_call_goes_on_that_was_parked_though_the_store_seemed_to_fail(is_read:
     session = harness.open_session(capabilities=ALL)
     talk, call = harness.call(session)
     harness.run_action(call.respond, InputRequired({"name": NAME}))
-    append = harness.waiting[0]
+    parking = harness.waiting[0]
     if not is_read:
         talk.lose_connection()
-    assert isinstance(append, StoreAppend)
-    assert harness.store.append(append.stream, append.entries, now=harness.now)
-    harness.fail_store_once()
+    assert isinstance(parking, StoreAppend)
+    assert harness.store.append(
+        parking.stream, parking.entries, token=parking.token, now=harness.now
+    )
+    harness.fail_store_for_good()
     assert talk.aborted is is_read
     harness.use_store_once()  # where a cancellation would be left
     harness.store_works = True
-    question = json.loads(append.entries[0].data)
+    question = json.loads(parking.entries[0].data)
     assert harness.post(answer_to(question), session).status == 202
     harness.run_action(harness.last_call().respond, {"done": True})
-    (answer,) = harness.get(session, f"{append.stream.stream}-1").messages
+    (answer,) = harness.get(session, f"{parking.stream.stream}-1").messages
     assert answer == result(1, {"done": True})
 
 
@@ -365,7 +369,7 @@ def test_without_a_store_any_more_the_call_waits_in_memory() -> None:
     session = harness.open_session(capabilities=ALL)
     talk, call = harness.call(session)
     report_progress_all(harness, call, "a")
-    harness.fail_store_once()
+    harness.fail_store_for_good()
     harness.run_action(call.respond, InputRequired({"name": NAME, "roots": ROOTS}))
     for question in talk.messages[1:]:
         harness.post(answer_to(question), session)
@@ -400,8 +404,8 @@ def test_what_another_instance_goes_on_with_is_not_written_here_any_more() -> No
     log = StreamKey("", session, cursor.stream)
     final = b'{"jsonrpc":"2.0","id":1,"result":{}}'
     entry = Entry(cursor.seq + 1, final, final=True)
-    assert instances.store.append(log, (entry,), now=0)
-    assert not instances.store.append(log, (entry,), now=0)
+    assert append(instances.store, log, (entry,), now=0)
+    assert not append(instances.store, log, (entry,), now=0)
     report_progress_all(first, call, "b")
     assert first.run_action(call.respond, {}) is False
     assert isinstance(first.events[-1], ResponseUndelivered)

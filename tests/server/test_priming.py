@@ -135,18 +135,24 @@ def test_among_instances_a_client_is_let_go_when_it_has_an_id() -> None:
 def test_among_instances_a_client_that_never_gets_an_id_stays() -> None:
     harness, talk, call = opening()
     assert harness.run_action(call.disconnect, retry=1) is True
-    harness.fail_store_once()
+    harness.fail_store_for_good()
     harness.run_action(call.respond, {})
     assert methods(talk) == ["answer"]
-    standalone = ServerHarness(shared_store=True)
-    reader = standalone.get(standalone.open_session())
-    assert standalone.run_action(standalone.server.disconnect_streams) == 0
-    assert not reader.ended
+
+
+def test_among_instances_a_standalone_stream_has_an_id_from_the_beginning() -> None:
+    harness = ServerHarness(shared_store=True)
+    session = harness.open_session()
+    reader = harness.get(session)
+    assert reader.last_id
+    assert harness.run_action(harness.server.disconnect_streams) == 1
+    assert reader.ended
+    assert harness.get(session, reader.last_id).status == 200
 
 
 def test_without_the_store_no_id_is_told() -> None:
     harness, talk, call = opening()
-    harness.fail_store_once()
+    harness.fail_store_for_good()
     assert talk.events == []
     harness.run_action(call.respond, {})
     assert [(event.id, bool(event.data)) for event in talk.events] == [(None, True)]
