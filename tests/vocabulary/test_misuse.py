@@ -162,5 +162,7 @@ def test_vocabulary(make: Callable[..., Any], arguments: tuple[Any, ...], messag
 
 
 def test_a_store_is_one() -> None:
-    with pytest.raises(TypeError, match=r"store must have the methods of .*, and str has no append"):
+    with pytest.raises(
+        TypeError, match=r"store must have the methods of .*, and str has no append"
+    ):
         WsgiApp(App("a"), store="file.db")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
