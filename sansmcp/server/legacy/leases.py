@@ -350,9 +350,10 @@ class Writers:
         del self._scans[stream]
         if stream.state is not LogState.REMOTE:
             return
-        stream.writer = scan.writer
         last = scan.last
-        if last is None or last.final or last.waits:
+        is_parked = last is not None and last.waits
+        stream.writer = "" if is_parked else scan.writer
+        if last is None or last.final or is_parked:
             self.read_on(stream)
         elif scan.dead is None or scan.writer != scan.dead:
             if scan.writer:
