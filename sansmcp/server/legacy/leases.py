@@ -314,6 +314,8 @@ class Writers:
 
     def follow(self, stream: ResumableStream) -> None:
         """Notice if the instance that writes a stream dies, as long as a reader waits for it."""
+        if stream in self._scans:
+            return
         if stream.writer is None:
             self._scan(stream, None)
         elif self._following.get(stream, "") != stream.writer:
@@ -376,6 +378,5 @@ class Writers:
             self.table.poll(stream)
 
     def _scan(self, stream: ResumableStream, dead: str | None) -> None:
-        if stream not in self._scans:
-            self._scans[stream] = scan = _Scan(self, stream, dead)
-            scan.read(0)
+        self._scans[stream] = scan = _Scan(self, stream, dead)
+        scan.read(0)
