@@ -123,8 +123,8 @@ class ResumableStream:
 
     reader: ServerExchange | None = attrs.field(default=None, init=False)
     writer: str | None = attrs.field(default=None, init=False)
-    """The other instance that writes the log. None if it is not known yet; empty if no instance does,
-    because the call is parked, or if its name is no longer stored.
+    """The other instance that writes the log. None if it is not known yet; empty if the call is
+    parked, so that no instance does, or if its name is no longer stored.
     """
     next_seq: int = attrs.field(default=1, init=False)
     """The sequence number of the next entry of this instance."""
