@@ -72,17 +72,15 @@ class StoreQueue:
 
     def _release(self, session: _Waiting) -> None:
         """Make those effects of a session ready that wait for no other."""
-        blocked: set[str] = set()
         kept: deque[StoreEffect] = deque()
         while session.queue and _ALL_LOGS not in session.active:
             effect = session.queue.popleft()
             log = _log_of(effect)
-            waits = bool(session.active or kept) if log == _ALL_LOGS else log in session.active
-            if waits or log in blocked:
+            if log == _ALL_LOGS and (session.active or kept):
                 kept.append(effect)
-                if log == _ALL_LOGS:
-                    break
-                blocked.add(log)
+                break
+            if log in session.active:
+                kept.append(effect)
             else:
                 session.active.add(log)
                 self._ready.append(effect)

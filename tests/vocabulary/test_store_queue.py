@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
@@ -11,7 +11,7 @@ from sansmcp.drivers.store_queue import StoreQueue
 from sansmcp.effects import StoreAppend, StoreDrop, StoreEffect, StoreRead
 
 LOGS = st.builds(
-    StreamKey, st.sampled_from(["", "a"]), st.sampled_from(["s", "t"]), st.sampled_from("xyz")
+    StreamKey, st.just(""), st.sampled_from(["session", "session", "other"]), st.sampled_from("xyz")
 )
 
 
@@ -102,6 +102,7 @@ class Queue(RuleBasedStateMachine):
 
 
 TestQueue = Queue.TestCase
+TestQueue.settings = settings(max_examples=300, stateful_step_count=30)
 
 
 @given(st.integers(1, 50))
