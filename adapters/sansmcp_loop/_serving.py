@@ -111,10 +111,12 @@ class RunningServer(sansmcp.ServerDriver):
             self.run_pending()
 
     async def flush(self, is_done: Callable[[], bool]) -> None:
-        """Wait a moment until ``is_done()`` is true and the handlers in threads have ended."""
+        """Wait a moment for ``is_done()``, the handlers in threads, and an asynchronous store."""
         try:
             await self.loop.within(
-                _FLUSH, self.wait_until, lambda: is_done() and self._threads.is_idle
+                _FLUSH,
+                self.wait_until,
+                lambda: is_done() and self._threads.is_idle and not self.is_storing,
             )
         finally:
             self.leave_threads()

@@ -7,18 +7,20 @@ import logging
 import math
 import threading
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import Any
 
 import sansmcp
-from sansmcp import PendingResult
+from sansmcp import PendingResult, WatchableStore
+from sansmcp.effects import StoreEffect, StoreWatch
 from sansmcp.events import ClientResponseReceived, ServerEvent
 from sansmcp.messages import Params
 from sansmcp.types import escape_controls
 from sansmcp_local import ServerParts, log_event, log_unexpected
 
 from ._call import Call
+from ._store_loop import StoreLoop
 from ._thread_pool import ThreadPool
 
 _logger = logging.getLogger("sansmcp")
@@ -70,6 +72,7 @@ class ThreadedServerDriver(sansmcp.ServerDriver):
         # Not the pool of the handlers: all of its threads may wait for client responses, which come
         # in HTTP requests that must be authenticated.
         self._authenticating = ThreadPool(parts.options.threads)
+        self._store_loop = StoreLoop()
 
     def publish(self, method: str, params: Params | None = None) -> None:
         """Notify the clients of a change; see :meth:`sansmcp.Server.publish`."""
@@ -119,10 +122,24 @@ class ThreadedServerDriver(sansmcp.ServerDriver):
             self.run_pending()
 
     def join(self, seconds: float) -> None:
-        """Wait up to ``seconds`` for the handlers. Log a warning if one is still running."""
+        """Wait up to ``seconds`` for the handlers, and as long for the store.
+
+        Log a warning if one is still at work.
+        """
         self._authenticating.join_all(0)
         if not self._workers.join_all(seconds):
             _logger.warning("a handler still runs, though it was cancelled")
+        self.end_store(seconds)
+
+    def end_store(self, seconds: float) -> None:
+        """End the watches of the store and the thread in which it works, if it is asynchronous.
+
+        Wait up to ``seconds`` for what it does. Do not hold :attr:`moved`.
+        """
+        with self.moved:
+            self.end_watches()
+        if not self._store_loop.end(seconds):
+            _logger.warning("the store has not done all that it was asked for")
 
     def run_plain(
         self, work: Callable[[], Any], done: Callable[[Any, Exception | None], None]
@@ -143,6 +160,39 @@ class ThreadedServerDriver(sansmcp.ServerDriver):
         with self.moved:
             done(outcome, failure)
             self.run_pending()
+
+    # An asynchronous store
+
+    def spawn_store_task(
+        self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any
+    ) -> None:
+        self._store_loop.spawn(work, *arguments)
+
+    def run_soon(self, work: Callable[[], None]) -> None:
+        self._store_loop.call(partial(self._run_now, work))
+
+    def _run_now(self, work: Callable[[], None]) -> None:
+        with self.moved:
+            self.safely(work)
+            self.run_pending()
+
+    def store_task_done(
+        self, effect: StoreEffect, result: object, failure: Exception | None
+    ) -> None:
+        with self.moved:
+            super().store_task_done(effect, result, failure)
+
+    def _watch(self, effect: StoreWatch) -> None:
+        if self._plain_store is not None or not isinstance(self._store, WatchableStore):
+            super()._watch(effect)
+            return
+        watch = _Watch(self, self._store, effect)
+        self._watches[effect.stream] = partial(self._store_loop.call, watch.end)
+        self._store_loop.call(watch.begin)
+
+    def watched(self, effect: StoreWatch) -> None:
+        """Report that the store tells of the changes of a log."""
+        self.core.store_watched(effect, now=self.now())
 
     def authentication_failed(self, error: Exception) -> None:
         _logger.error("authenticate failed", exc_info=error)
@@ -190,3 +240,27 @@ class ThreadedServerDriver(sansmcp.ServerDriver):
 
     def now(self) -> float:
         return time.monotonic()
+
+
+class _Watch:
+    """A watch of an asynchronous store, which begins and ends in the thread of the store."""
+
+    def __init__(
+        self, host: ThreadedServerDriver, store: WatchableStore, effect: StoreWatch
+    ) -> None:
+        self._host = host
+        self._store = store
+        self._effect = effect
+        self._end: Callable[[], None] | None = None
+
+    def begin(self) -> None:
+        self._end = self._store.watch(self._effect.stream, self._changed)
+        self._host.run_soon(partial(self._host.watched, self._effect))
+
+    def end(self) -> None:
+        if self._end is not None:
+            self._end()
+
+    def _changed(self) -> None:
+        stream = self._effect.stream
+        self._host.run_soon(partial(self._host.store_changed, stream))

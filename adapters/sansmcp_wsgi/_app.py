@@ -24,6 +24,9 @@ StartResponse: TypeAlias = Callable[[str, list[tuple[str, str]]], object]
 
 _PIECE = 65536
 
+_STORE_TIMEOUT = 1.0
+"""Seconds for what an asynchronous store still has to do when the server stops."""
+
 
 class WsgiApp(ThreadedServerDriver):
     """A WSGI application that serves MCP, for WSGI servers with several threads.
@@ -61,6 +64,11 @@ class WsgiApp(ThreadedServerDriver):
         """
         settings.setdefault("standalone_streams", False)
         super().__init__(server_parts(app, "WsgiApp", **settings))
+
+    def shut_down(self) -> None:
+        """End all event streams, cancel all calls, and end the thread of an asynchronous store."""
+        super().shut_down()
+        self.end_store(_STORE_TIMEOUT)
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterator[bytes]:
         """Serve one HTTP request, and return the body of its response.

@@ -74,6 +74,8 @@ class ServerDriver(MachineDriver):
         """The store, if it is synchronous."""
         self._store_queue = StoreQueue(_STORE_TASKS)
         """The effects for an asynchronous store."""
+        self._is_store_gone = False
+        """True when the event loop of an asynchronous store has ended."""
         self._watches: dict[StreamKey, Callable[[], None]] = {}
         """The functions that end the watches of the store."""
         self.pending_requests: dict[tuple[ServerCall, int], PendingResult] = {}
@@ -167,8 +169,9 @@ class ServerDriver(MachineDriver):
     def spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
         """Start a task for an async function; it runs until it returns or the server ends.
 
-        Only an async ``authenticate`` and an asynchronous store need it. A driver without an event
-        loop inherits this method, which raises.
+        Only an async ``authenticate`` needs it, and an asynchronous store unless
+        :meth:`spawn_store_task` is overridden. A driver without an event loop inherits this method,
+        which raises.
 
         Raises:
             LocalProtocolError: this driver has no event loop.
@@ -177,6 +180,16 @@ class ServerDriver(MachineDriver):
             "This server has no event loop: authenticate must be a plain function, and the store "
             "synchronous"
         )
+
+    def spawn_store_task(
+        self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any
+    ) -> None:
+        """Start a task for an asynchronous store.
+
+        This calls :meth:`spawn`. A driver of threads starts the task in a loop in another thread
+        instead, and overrides :meth:`store_task_done`, which the task calls, to take its lock.
+        """
+        self.spawn(work, *arguments)
 
     def run_soon(self, work: Callable[[], None]) -> None:
         """Call a function in the thread of the driver, and then :meth:`run_pending`.
@@ -236,7 +249,11 @@ class ServerDriver(MachineDriver):
 
     def _start_store_tasks(self) -> None:
         while (effect := self._store_queue.start_next()) is not None:
-            self.spawn(self._perform_in_task, effect)
+            if self._is_store_gone:
+                self._store_queue.finish(effect)
+                self.core.store_failed(effect, _STORE_GONE, now=self.now())
+            else:
+                self.spawn_store_task(self._perform_in_task, effect)
 
     async def _perform_in_task(self, effect: StoreEffect) -> None:
         result, failure = None, None
@@ -244,6 +261,10 @@ class ServerDriver(MachineDriver):
             result = await call_store(effect, self._store, now=self.now())
         except Exception as error:
             failure = error
+        except BaseException:  # cancelled, because the loop ends: whoever waits for it must end
+            self._is_store_gone = True
+            self.store_task_done(effect, None, RuntimeError(_STORE_GONE))
+            raise
         self.store_task_done(effect, result, failure)
 
     def store_task_done(
@@ -263,12 +284,18 @@ class ServerDriver(MachineDriver):
     def _watch(self, effect: StoreWatch) -> None:
         stream = effect.stream
         if isinstance(self._store, WatchableStore):
-            changed = partial(self.run_soon, partial(self._store_changed, stream))
+            changed = partial(self.run_soon, partial(self.store_changed, stream))
             self._watches[stream] = self._store.watch(stream, changed)
             self.core.store_watched(effect, now=self.now())
 
-    def _store_changed(self, stream: StreamKey) -> None:
+    def store_changed(self, stream: StreamKey) -> None:
+        """Report that a log may have new entries."""
         self.core.store_changed(stream, now=self.now())
+
+    @property
+    def is_storing(self) -> bool:
+        """True if an asynchronous store has something to do."""
+        return len(self._store_queue) > 0
 
     def end_watches(self) -> None:
         """End all watches of the store, because the server has ended."""
@@ -388,6 +415,9 @@ class ServerDriver(MachineDriver):
                 self.on_handler_error(call, failure)
             else:
                 return
+
+
+_STORE_GONE = "the event loop has ended"
 
 
 def _nothing() -> None:

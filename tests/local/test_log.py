@@ -43,8 +43,13 @@ class FullDisk(sansmcp.MemoryStore):
     """Keeps nothing."""
 
     def append(
-        self, key: sansmcp.StreamKey, entries: tuple[sansmcp.Entry, ...], *, now: float
-    ) -> bool:
+        self,
+        key: sansmcp.StreamKey,
+        entries: tuple[sansmcp.Entry, ...],
+        *,
+        token: str,
+        now: float,
+    ) -> sansmcp.AppendResult:
         raise OSError("disk full")
 
 
@@ -56,8 +61,11 @@ def test_a_server_whose_store_fails(caplog: pytest.LogCaptureFixture) -> None:
         call.progress(1)
         return {"content": []}
 
+    limits = sansmcp.Limits(store_retry_timeout=0.01)
     with (
-        sansmcp_blocking.serve(app, http=("127.0.0.1", 0), store=FullDisk()) as serving,
+        sansmcp_blocking.serve(
+            app, http=("127.0.0.1", 0), store=FullDisk(), limits=limits
+        ) as serving,
         sansmcp_blocking.connect(serving.url, versions=("2025-11-25",)) as client,
     ):
         assert client.call_tool("any") == {"content": []}

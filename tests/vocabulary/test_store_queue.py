@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -51,9 +53,8 @@ class Queue(RuleBasedStateMachine):
         self.count = 0
 
     @rule(key=LOGS, make=st.sampled_from([append, read, append, read, drop]))
-    def add(self, key: StreamKey, make: object) -> None:
+    def add(self, key: StreamKey, make: Callable[[StreamKey, int], StoreEffect]) -> None:
         self.count += 1
-        assert callable(make)
         effect = make(key, self.count)
         self.unfinished.append(effect)
         self.queue.add(effect)
