@@ -7,6 +7,7 @@ more than one of them are made here, at once.
 from __future__ import annotations
 
 import abc
+import functools
 import itertools
 import math
 import re
@@ -17,6 +18,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import attrs
 
 from sansmcp import (
+    AppendResult,
     Client,
     Entry,
     Idle,
@@ -43,6 +45,8 @@ from sansmcp.effects import (
     StoreDrop,
     StoreEffect,
     StoreRead,
+    StoreUnwatch,
+    StoreWatch,
     TerminateProcess,
     Wake,
     WriteStdin,
@@ -82,7 +86,6 @@ from sansmcp.server.legacy.parked_calls import ParkedCall
 from sansmcp.server.legacy.sessions import LegacySession
 from sansmcp.server_call import Peer
 from sansmcp.types import Era
-from sansmcp_stores import SqliteStore
 
 from . import remains
 from .network import Pipes, Wire
@@ -110,21 +113,32 @@ HELLO = "notifications/com.example/hello"
 class NotingStore:
     """Notes which events a store has had."""
 
-    store: MemoryStore | SqliteStore
+    store: MemoryStore
     ids: set[str] = attrs.field(factory=set[str])
-    """Shared by those who open the same file."""
 
-    def append(self, key: StreamKey, entries: tuple[Entry, ...], *, now: float) -> bool:
+    def append(
+        self, key: StreamKey, entries: tuple[Entry, ...], *, token: str, now: float
+    ) -> AppendResult:
         """Add entries, and note their ids."""
-        is_added = self.store.append(key, entries, now=now)
-        if is_added:
+        result = self.store.append(key, entries, token=token, now=now)
+        if result is AppendResult.STORED:
             self.ids.update(f"{key.stream}-{entry.seq}" for entry in entries)
-        return is_added
+        return result
 
-    def close(self) -> None:
-        """Close its file, if it has one."""
-        if isinstance(self.store, SqliteStore):
-            self.store.close()
+    def lose_end(self, key: StreamKey) -> None:
+        """Lose the last entry of a log, as a machine does that loses its disk."""
+        page = self.store.read(key, 0, limit=10**9, max_bytes=10**9)
+        if page is not None and len(page.entries) > 1:
+            others = self._logs_of(key)
+            self.store.drop(key.principal, key.session)
+            others[key] = page.entries[:-1]
+            for log, entries in others.items():
+                self.store.append(log, entries, token="after a loss", now=0.0)
+
+    def _logs_of(self, key: StreamKey) -> dict[StreamKey, tuple[Entry, ...]]:
+        """All logs of the session of a log."""
+        session = self.store._sessions[key.principal, key.session]  # noqa: SLF001
+        return {log: tuple(self.store._logs[log].entries.values()) for log in session.logs}  # noqa: SLF001
 
 
 class Host(abc.ABC):
@@ -733,8 +747,11 @@ class Instance(Host):
         self._awaited: dict[ServerCall, int] = {}
         self._store_free_at = 0.0
         self._store_uses = 0
+        self._told = 0
         self._looked: defaultdict[StreamKey, list[float]] = defaultdict(list)
         """When logs were read."""
+        self.watched: set[StreamKey] = set()
+        """The logs of whose changes the store is to tell."""
         self._used: set[Peer] = set()
         """The sessions that have made calls here."""
 
@@ -774,8 +791,6 @@ class Instance(Host):
     def die(self) -> None:
         """It is gone, without a word."""
         self.is_alive = False
-        if self.store is not None and self.store is not self.world.store:
-            self.store.close()
         if self.scripts:
             self.world.reach("instance killed while a handler runs")
         if self.pending:
@@ -794,8 +809,31 @@ class Instance(Host):
                 exchange.driver.pull()
             case Authenticate():
                 self._authenticate(effect)
+            case StoreWatch(stream):
+                if "store tells" in self.world.features:
+                    self.watched.add(stream)
+                    self.server.store_watched(effect, now=self.now)
+            case StoreUnwatch(stream):
+                self.watched.discard(stream)
             case _:
                 self._use_store(effect)
+
+    def told(self, stream: StreamKey) -> None:
+        """The store tells of a change, after a while; some of what it tells is lost."""
+        self._told += 1
+        name = f"{self.name} told {self._told}"
+        if self.world.is_faulty and self.world.fates.number(f"{name} lost") < 0.1:
+            self.world.reach("wake-up lost")
+            return
+        delay = self.world.fates.pick(f"{name} after", (0.0, 0.001, 0.01, 0.3))
+
+        def tell() -> None:
+            if self.is_alive:
+                self.world.reach("store tells of a change")
+                self.server.store_changed(stream, now=self.now)
+                self.touch()
+
+        self.world.clock.call_later(delay, tell)
 
     def _authenticate(self, effect: Authenticate) -> None:
         value = effect.head.values(b"authorization")[0].decode()
@@ -886,10 +924,13 @@ class Instance(Host):
         if fails:
             return self._store_fails(store, effect, now)
         match effect:
-            case StoreAppend(stream=key, entries=entries):
+            case StoreAppend(stream=key, entries=entries, token=token):
                 page = store.store.read(key, 0, limit=1, max_bytes=1)
-                if store.append(key, entries, now=now):
-                    if page is not None and entries[0].seq != page.last.seq + 1:
+                count = store.store.count
+                result = store.append(key, entries, token=token, now=now)
+                if result is AppendResult.STORED:
+                    is_new = store.store.count != count
+                    if is_new and page is not None and entries[0].seq != page.last.seq + 1:
                         text = f"{key.stream} ends with {page.last.seq}, and takes {entries[0].seq}"
                         self.world.fail("stores", text)
                     self.world.check_store(store.store)
@@ -897,9 +938,12 @@ class Instance(Host):
                         self.world.stored_cancellations[key] = self.world.clock.now
                     if entries[-1].waits:
                         self._note_parked(key, entries[-1])
-                    return lambda: server.append_completed(effect, now=self.now)
-                self.world.reach("append overtaken")
-                return lambda: server.append_conflicted(effect, now=self.now)
+                    self.world.tell_watchers(self, key)
+                elif result is AppendResult.BEHIND:
+                    self.world.reach("append behind")
+                else:
+                    self.world.reach("append overtaken")
+                return lambda: server.append_completed(effect, result, now=self.now)
             case StoreRead(stream=key, after=after, limit=limit, max_bytes=most):
                 page = store.store.read(key, after, limit=limit, max_bytes=most)
                 self._looked[key].append(self.world.clock.now)
@@ -910,7 +954,7 @@ class Instance(Host):
                 return lambda: server.read_completed(effect, page, now=self.now)
             case _:
                 store.store.drop(effect.principal, effect.session)
-                return lambda: None
+                return lambda: server.drop_completed(effect, now=self.now)
 
     def _note_parked(self, key: StreamKey, entry: Entry) -> None:
         """Note where the answers to a turn come, and its cancellation."""
@@ -920,21 +964,24 @@ class Instance(Host):
         self.world.parked[answers] = cancellation
 
     def _store_fails(self, store: NotingStore, effect: StoreEffect, now: float) -> Any:
-        """It fails, or does it, or a part of it, and its reply gets lost."""
+        """It fails, or does it and its reply gets lost, or does it late, or loses entries."""
         world, server = self.world, self.server
         world.causes.add("store")
         how = "before"
         if isinstance(effect, StoreAppend):
             how = world.fates.pick(f"{self.name} {self._store_uses} fails", _FAILURES)
-            if how == "done" and len(effect.entries) > 1:
-                how = "torn"
-            if how != "before":
-                world.reach(f"append {how}")
-                entries = effect.entries if how != "torn" else effect.entries[:-1]
-                store.append(effect.stream, entries, now=now)
+            world.reach(f"append fails: {how}")
+            append = functools.partial(
+                store.append, effect.stream, effect.entries, token=effect.token, now=now
+            )
+            if how == "done":
+                append()
+                world.tell_watchers(self, effect.stream)
+            elif how == "late":
+                world.clock.call_later(world.fates.pick(f"{self.name} {now} late", _LATE), append)
+            elif how == "loses its end" and not effect.stream.stream.startswith("."):
+                store.lose_end(effect.stream)
         world.tell(f"{self.name}: the store fails ({how}): {effect}")
-        if how == "repeated" and isinstance(effect, StoreAppend):
-            return lambda: server.append_conflicted(effect, now=self.now)
         return lambda: server.store_failed(effect, "it was told to", now=self.now)
 
     # The application
@@ -1122,10 +1169,11 @@ class Instance(Host):
             call.respond_exception(error, now=self.now)
 
 
-_FAILURES = ("before", "done", "done", "repeated")
-"""What a store that fails has done with an append: nothing; all, or all but the last entry, and the
-reply is lost; or all, and the host has tried again, and was told that somebody else was faster.
+_FAILURES = ("before", "done", "done", "late", "loses its end")
+"""What a store that fails has done with an append: nothing; all, and the reply is lost; it does all
+after it was said to have failed; or nothing, and the last entry of the log is lost, too.
 """
+_LATE = (0.01, 0.1, 1.0)
 
 
 def _errand_of(call: ServerCall) -> str:

@@ -76,8 +76,10 @@ def of_server(server: Server) -> Iterator[str]:
         yield f"has timers: {list(core.timers._entries)[:3]}"  # noqa: SLF001
     if legacy is not None and legacy.streams._streams:  # noqa: SLF001
         yield f"has streams: {list(legacy.streams._streams)[:3]}"  # noqa: SLF001
-    if legacy is not None and legacy.streams._waiting:  # noqa: SLF001
+    if legacy is not None and (legacy.streams._pending or legacy.streams._failed):  # noqa: SLF001
         yield "waits for the store"
+    if legacy is not None and legacy.streams._watches:  # noqa: SLF001
+        yield f"has watches: {list(legacy.streams._watches)[:3]}"  # noqa: SLF001
 
 
 def open_responses(wires: Iterable[Wire]) -> set[ServerExchange]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sansmcp import Client, Entry, MemoryStore, StreamKey
+from sansmcp import AppendResult, Client, Entry, MemoryStore, StreamKey
 from sansmcp.client.outcomes import StreamOutcome
 from sansmcp.server.exchange import ServerExchange
 from sansmcp.server.legacy.streams import ResumableStream
@@ -70,9 +70,11 @@ def plant_a_store_that_loses(monkeypatch: pytest.MonkeyPatch) -> None:
     append = MemoryStore.append
 
     def losing(
-        self: MemoryStore, key: StreamKey, entries: tuple[Entry, ...], *, now: float
-    ) -> bool:
-        return append(self, key, entries[:1], now=now) if entries[0].seq > 1 else True
+        self: MemoryStore, key: StreamKey, entries: tuple[Entry, ...], *, token: str, now: float
+    ) -> AppendResult:
+        if entries[0].seq == 1:
+            return AppendResult.STORED
+        return append(self, key, entries[:1], token=token, now=now)
 
     monkeypatch.setattr(MemoryStore, "append", losing)
 
