@@ -15,7 +15,7 @@ from sansmcp import (
     LocalProtocolError,
     StreamKey,
 )
-from sansmcp.effects import StoreAppend, StoreRead
+from sansmcp.effects import StoreAppend, StoreEffect, StoreRead
 from sansmcp.events import CallReceived, RefusalSent, ResponseUndelivered, StoreFailed
 
 from ..appending import append
@@ -421,3 +421,26 @@ def test_there_are_only_so_many_questions_at_once() -> None:
     with pytest.raises(LocalProtocolError, match="more than 2"):
         call.respond(InputRequired(dict.fromkeys("abc", NAME)), now=0)
     assert call.is_running
+
+
+def test_a_parked_call_whose_instance_has_stopped_is_not_looked_at_for_ever() -> None:
+    """Seed 900493 of the simulator: its reader read the log and the lease over and over, at once."""
+    instances = Instances()
+    session, talk, (question,) = ask(instances)
+    first, second = instances
+    first.run_action(first.server.shut_down)
+    resumed = second.get(session, talk.last_id)  # comes back to the end
+    reads = [0]
+    perform = second.perform_store_effect
+
+    def counting(effect: StoreEffect) -> None:
+        reads[0] += 1
+        assert reads[0] < 500, "it goes round in circles"
+        perform(effect)
+
+    second.perform_store_effect = counting  # type: ignore[method-assign]
+    second.wait(30)
+    assert not resumed.ended
+    second.post(answer_to(question), session)
+    second.run_action(second.last_call().respond, {"done": True})
+    assert resumed.messages[-1] == result("original", {"done": True})
