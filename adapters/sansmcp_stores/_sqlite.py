@@ -33,8 +33,9 @@ _OPENING = 10.0
 _INTERVAL = 0.004
 _IDLE_INTERVAL = 0.010
 """Seconds between two looks at the file while logs are watched: after a change, and when none has
-been seen for ``_IDLE_AFTER``. A look takes 4 us and the wake-up of the thread about 100 us, so the longer
-one costs about a hundredth of a processor. Another process is woken within 20 ms all the same.
+been seen for ``_IDLE_AFTER``. A look takes 4 us and the wake-up of the thread about 100 us, so the
+longer one costs about a hundredth of a processor. Another process is woken within 20 ms all the
+same.
 """
 _IDLE_AFTER = 1.0
 _INTERVAL_AFTER_ERROR = 0.25

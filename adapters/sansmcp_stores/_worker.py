@@ -27,22 +27,22 @@ _PAUSE_AFTER_ERROR = 1.0
 """Seconds until ``look`` is called again after it has raised an exception."""
 
 Operation = TypeVar("Operation")
-Result = TypeVar("Result")
+Returned = TypeVar("Returned")
 
 
 @attrs.define(eq=False)
-class _Submitted(Generic[Operation, Result]):
+class _Submitted(Generic[Operation, Returned]):
     """An operation, and the coroutine that waits for it."""
 
     operation: Operation
     size: int
     loop: Loop
     is_done: Event
-    outcome: Result | Exception | None = None
+    outcome: Returned | Exception | None = None
     """What it has returned or raised; None also before it is done."""
 
 
-class StoreWorker(Generic[Operation, Result]):
+class StoreWorker(Generic[Operation, Returned]):
     """Performs the operations of a store in a thread, in batches.
 
     The thread starts with the first operation, or with :meth:`wake`. It never starts earlier, so a
@@ -57,12 +57,12 @@ class StoreWorker(Generic[Operation, Result]):
 
     def __init__(
         self,
-        perform: Callable[[Sequence[Operation]], Sequence[Result | Exception]],
+        perform: Callable[[Sequence[Operation]], Sequence[Returned | Exception]],
         *,
         look: Callable[[], float | None] | None = None,
         name: str,
         max_operations: int = 32,
-        max_bytes: int = 256 * 1024,
+        max_bytes: int = 2**18,
     ) -> None:
         """Prepare the worker.
 
@@ -86,7 +86,7 @@ class StoreWorker(Generic[Operation, Result]):
         self._process = os.getpid()
         self._changed = threading.Condition()
         """Guards all that follows; notified when the thread has something to do."""
-        self._waiting: deque[_Submitted[Operation, Result]] = deque()
+        self._waiting: deque[_Submitted[Operation, Returned]] = deque()
         self._thread: threading.Thread | None = None
         self._must_look = False
         self._is_closed = False
@@ -96,7 +96,7 @@ class StoreWorker(Generic[Operation, Result]):
         """True if the caller runs in the thread of the worker."""
         return threading.current_thread() is self._thread
 
-    async def submit(self, operation: Operation, size: int = 0) -> Result:
+    async def submit(self, operation: Operation, size: int = 0) -> Returned:
         """Have an operation performed. Returns what it returns, and raises what it raises.
 
         If the coroutine is cancelled while it waits, the operation is performed all the same.
@@ -109,7 +109,7 @@ class StoreWorker(Generic[Operation, Result]):
             LocalProtocolError: the store is closed.
         """
         loop = current_loop()
-        submitted = _Submitted[Operation, Result](operation, size, loop, loop.event())
+        submitted = _Submitted[Operation, Returned](operation, size, loop, loop.event())
         self._check_process()
         with self._changed:
             if self._is_closed:
@@ -184,9 +184,9 @@ class StoreWorker(Generic[Operation, Result]):
             _logger.exception("%s: an unexpected error", self._name)
             return _PAUSE_AFTER_ERROR
 
-    def _next_batch(self, pause: float | None) -> list[_Submitted[Operation, Result]] | None:
+    def _next_batch(self, pause: float | None) -> list[_Submitted[Operation, Returned]] | None:
         """Wait for operations. Returns none when it is time to look, and None to end the thread."""
-        batch: list[_Submitted[Operation, Result]] = []
+        batch: list[_Submitted[Operation, Returned]] = []
         size = 0
         with self._changed:
             if not (self._waiting or self._must_look or self._is_closed):
@@ -201,7 +201,9 @@ class StoreWorker(Generic[Operation, Result]):
                 batch.append(self._waiting.popleft())
         return batch
 
-    def _outcomes(self, batch: list[_Submitted[Operation, Result]]) -> Sequence[Result | Exception]:
+    def _outcomes(
+        self, batch: list[_Submitted[Operation, Returned]]
+    ) -> Sequence[Returned | Exception]:
         try:
             outcomes = self._perform([each.operation for each in batch])
             assert len(outcomes) == len(batch), "perform must return an outcome for each operation"
@@ -216,11 +218,11 @@ class StoreWorker(Generic[Operation, Result]):
 
     def _complete(
         self,
-        batch: list[_Submitted[Operation, Result]],
-        outcomes: Sequence[Result | Exception],
+        batch: list[_Submitted[Operation, Returned]],
+        outcomes: Sequence[Returned | Exception],
     ) -> None:
         """Wake the coroutines that wait for these operations, those of one loop at once."""
-        by_loop: dict[Hashable, list[_Submitted[Operation, Result]]] = {}
+        by_loop: dict[Hashable, list[_Submitted[Operation, Returned]]] = {}
         for submitted, outcome in zip(batch, outcomes, strict=True):
             submitted.outcome = outcome
             by_loop.setdefault(submitted.loop.key, []).append(submitted)

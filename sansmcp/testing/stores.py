@@ -502,8 +502,8 @@ STORE_CHECKS: tuple[StoreCheck, ...] = (
 """What every store promises, by functions that say it."""
 
 SINGLE_STORE_CHECKS: tuple[StoreCheck, ...] = (
-    grows_old_as_the_model_does,
     stays_within_its_bounds,
+    grows_old_as_the_model_does,
     survives_a_clock_that_jumps,
 )
 """What a store promises besides if it is in one place."""
