@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
-from sansmcp import Entry, EntryKind, Limits, LocalProtocolError, Page, StreamKey
-from sansmcp_stores import SqliteStore
+from sansmcp import AppendResult, Entry, EntryKind, Limits, LocalProtocolError, Page, StreamKey
 
+from ..stores.waiting import WaitingStore, open_sqlite
 from .inputs import seeded
 from .mutations import Mutator
 
@@ -33,7 +33,7 @@ _COLUMNS = (
     *("entries.data", "entries.final", "entries.kind", "entries.stored_at", "entries.cost"),
     *("totals.count", "totals.cost", "clock.age", "clock.said"),
     *("principals.principal", "principals.cost", "sessions.principal", "sessions.session"),
-    *("sessions.cost",),
+    *("sessions.cost", "entries.first", "entries.token"),
 )
 _VALUES = (
     *("0", "-1", "7", "1e300", "9e999", "''", "'x'", "x''", "x'ff'", "9223372036854775807"),
@@ -72,15 +72,15 @@ def store_files(data: bytes) -> None:
         connect = functools.partial(sqlite3.connect, factory=_Counted)
         with mock.patch("sqlite3.connect", connect):
             try:
-                store = SqliteStore(path, _LIMITS, clock=lambda: 50.0, busy_timeout=0.0)
+                store = open_sqlite(path, _LIMITS, clock=lambda: 50.0, busy_timeout=0.0)
             except (sqlite3.Error, OSError, LocalProtocolError):
                 return
-        with contextlib.closing(store):
-            assert len(store.secret) == 32
-            _use(store, Mutator(seed))
+            with contextlib.closing(store):
+                assert len(store.secret) == 32
+                _use(store, Mutator(seed))
 
 
-def _use(store: SqliteStore, random: Mutator) -> None:
+def _use(store: WaitingStore, random: Mutator) -> None:
     """Read, append and delete; after a database error, continue."""
     for _ in range(30):
         key = random.choice(_LOGS)
@@ -96,7 +96,7 @@ def _use(store: SqliteStore, random: Mutator) -> None:
                 Entry(seq, b"y" * random.choice((0, 10, 500)), kind=kind),
                 Entry(seq + 1, b""),
             )
-            assert store.append(key, entries, now=0.0) in (True, False)
+            assert isinstance(store.append(key, entries), AppendResult)
         if random.random() < 0.05:
             with contextlib.suppress(sqlite3.Error):
                 store.drop(key.principal, key.session)
@@ -120,14 +120,14 @@ def _sound_files(*, is_open: bool) -> dict[str, bytes]:
     """Return the files of a store; if it was not closed, part of the data is in SQLite's log."""
     with tempfile.TemporaryDirectory(dir=_FOLDER) as folder:
         path = Path(folder) / "store"
-        with contextlib.closing(SqliteStore(path, _LIMITS, clock=lambda: 0.0)) as store:
+        with contextlib.closing(open_sqlite(path, _LIMITS, clock=lambda: 0.0)) as store:
             for key in _LOGS:
                 entries = (
                     Entry(1, b"", kind=EntryKind.OPENED),
                     Entry(2, b"x" * 20),
                     Entry(3, b"{}"),
                 )
-                assert store.append(key, entries, now=0.0)
+                assert store.append(key, entries) is AppendResult.STORED
             files = {name: (path.parent / name).read_bytes() for name in _FILES}
         if not is_open:
             files = {name: (path.parent / name).read_bytes() for name in ("store", "store-key")}

@@ -13,11 +13,11 @@ import pytest
 from sansmcp import Entry, Limits, MemoryStore, Store, StreamKey
 from sansmcp.events import SessionOpened
 from sansmcp.meta_keys import LISTEN
-from sansmcp_stores import SqliteStore
 from tests.appending import append
 from tests.client.harness import ClientHarness as ClientHarness
 from tests.server.harness import RawExchange, initialize, notification
 from tests.server.modern.harness import ModernServerHarness, meta, modern, modern_app
+from tests.stores.waiting import open_sqlite
 
 from .test_many_timers import cost
 from .work import seconds
@@ -249,7 +249,7 @@ def test_replay_costs_what_is_replayed_and_not_what_is_stored(kind: str, tmp_pat
     def time(entries: int) -> float:
         if kind == "memory":
             return time_to_read(filled(MemoryStore(LIMITS), entries), entries)
-        with closing(SqliteStore(tmp_path / str(entries), LIMITS)) as store:
+        with closing(open_sqlite(tmp_path / str(entries), LIMITS)) as store:
             return time_to_read(filled(store, entries), entries)
 
     assert time(1000 * FAR) < 3 * time(1000)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sqlite3
 import stat
@@ -12,11 +13,12 @@ from typing import Any
 
 import pytest
 
-from sansmcp import Entry, Limits, LocalProtocolError, StateSigner, StreamKey
+from sansmcp import AppendResult, Entry, Limits, LocalProtocolError, StateSigner, StreamKey
 from sansmcp_local import new_server
 from sansmcp_stores import SqliteStore
 
 from ..server.harness import example_app
+from .waiting import open_sqlite
 
 KEY = StreamKey("ada", "session", "stream")
 
@@ -40,13 +42,13 @@ def test_all_files_are_their_owners_only(tmp_path: Path, monkeypatch: pytest.Mon
     seen = list[Any]()
 
     def spy(path: str, **settings: Any) -> Any:
-        seen.append((modes(tmp_path), Path(path).stat().st_size))
+        seen.append((modes(tmp_path), (tmp_path / "a.db").stat().st_size))
         return connect(path, **settings)
 
     monkeypatch.setattr(sqlite3, "connect", spy)
-    store = SqliteStore(tmp_path / "a.db")
+    store = open_sqlite(tmp_path / "a.db")
     assert seen == [({"a.db": "0o600"}, 0)]
-    store.append(KEY, (Entry(1, b"x"),), now=0)
+    store.append(KEY, (Entry(1, b"x"),))
     names = ("a.db", "a.db-key", "a.db-shm", "a.db-wal")
     assert modes(tmp_path) == dict.fromkeys(names, "0o600")
     again = SqliteStore(tmp_path / "a.db")
@@ -123,9 +125,9 @@ def windows(data: bytes) -> Iterator[bytes]:
 
 def test_a_copy_of_the_store_forges_no_state(tmp_path: Path) -> None:
     """Row B6 of the review: the key of the seal was in the file that anybody could read."""
-    store = SqliteStore(tmp_path / "a.db")
+    store = open_sqlite(tmp_path / "a.db")
     server = new_server(example_app(), store, resumable=True)
-    store.append(KEY, (Entry(1, b"{}"),), now=0)
+    store.append(KEY, (Entry(1, b"{}"),))
     seal = StateSigner(keys=(store.secret,), clock=time.time)
     genuine = seal.sign("state", "ada", "tools/call", {}, name="name")
     copy = b"".join((tmp_path / name).read_bytes() for name in ("a.db", "a.db-wal", "a.db-shm"))
@@ -158,14 +160,49 @@ def test_a_file_of_version_0_1_0_gets_a_new_key(tmp_path: Path) -> None:
     with pytest.raises(PermissionError, match="chmod 600"):
         SqliteStore(tmp_path / "a.db")
     (tmp_path / "a.db").chmod(0o600)
-    store = SqliteStore(tmp_path / "a.db")
+    store = open_sqlite(tmp_path / "a.db")
     assert store.secret != b"k" * 32
-    assert store.append(KEY, (Entry(1, b"x"),), now=0)
+    assert store.append(KEY, (Entry(1, b"x"),)) is AppendResult.STORED
     forged = StateSigner(keys=(b"k" * 32,), clock=time.time).sign("s", "", "m", {}, name="n")
     seal = StateSigner(keys=(store.secret,), clock=time.time)
     with pytest.raises(Exception, match="this server did not sign it"):
         seal.verify(forged, "", "m", {})
     store.close()
+
+
+VERSION_2 = """
+CREATE TABLE entries (arrival INTEGER PRIMARY KEY AUTOINCREMENT, principal TEXT NOT NULL,
+    session TEXT NOT NULL, stream TEXT NOT NULL, seq INTEGER NOT NULL, data BLOB NOT NULL,
+    final INTEGER NOT NULL, kind TEXT NOT NULL, stored_at REAL NOT NULL, cost INTEGER NOT NULL,
+    UNIQUE (principal, session, stream, seq));
+CREATE TABLE totals (count INTEGER NOT NULL, cost INTEGER NOT NULL);
+CREATE TABLE clock (age REAL NOT NULL, said REAL);
+CREATE TABLE principals (principal TEXT PRIMARY KEY, cost INTEGER NOT NULL);
+CREATE TABLE sessions (principal TEXT NOT NULL, session TEXT NOT NULL, cost INTEGER NOT NULL,
+    PRIMARY KEY (principal, session));
+INSERT INTO entries VALUES (1, 'ada', 'session', 'stream', 1, x'78', 0, 'message', 0, 100);
+INSERT INTO totals VALUES (1, 100);
+INSERT INTO clock VALUES (0, NULL);
+INSERT INTO principals VALUES ('ada', 100);
+INSERT INTO sessions VALUES ('ada', 'session', 100);
+PRAGMA user_version = 2;
+"""
+
+
+def test_a_file_whose_appends_have_no_tokens(tmp_path: Path) -> None:
+    """It keeps its content."""
+    with contextlib.closing(sqlite3.connect(tmp_path / "a.db")) as old:
+        old.executescript(VERSION_2)
+    (tmp_path / "a.db").chmod(0o600)
+    for _ in range(2):
+        with contextlib.closing(open_sqlite(tmp_path / "a.db")) as store:
+            page = store.read(KEY, 0)
+            assert page is not None
+            assert page.entries[0] == Entry(1, b"x")
+            again = store.append(KEY, (Entry(1, b"x"),))
+            assert again is AppendResult.CONFLICT
+            store.append(KEY, (Entry(2, b"x"),), token="a")
+            assert store.append(KEY, (Entry(2, b"x"),), token="a") is AppendResult.STORED
 
 
 def test_a_database_of_others_is_not_touched(tmp_path: Path) -> None:
@@ -182,13 +219,13 @@ def test_a_database_of_others_is_not_touched(tmp_path: Path) -> None:
 @pytest.mark.parametrize(("count", "size"), [(3000, 10), (3000, 300), (100, 30_000)])
 def test_what_is_counted_is_what_the_file_takes(tmp_path: Path, count: int, size: int) -> None:
     """Row B17 of the review, for the file: to within a quarter and the pages of an empty one."""
-    store = SqliteStore(tmp_path / "a.db", Limits(max_stored_bytes=10**9))
+    store = open_sqlite(tmp_path / "a.db", Limits(max_stored_bytes=10**9))
     other = sqlite3.connect(tmp_path / "a.db")
     empty = file_size(other)
     names = ("p" * 10, "s" * 43, "t" * 43)
     for first in range(1, count + 1, 100):
         entries = tuple(Entry(seq, bytes(size)) for seq in range(first, first + 100))
-        assert store.append(StreamKey(*names), entries, now=0)
+        assert store.append(StreamKey(*names), entries) is AppendResult.STORED
     taken = file_size(other) - empty
     (counted,) = other.execute("SELECT cost FROM totals").fetchone()
     assert 0.75 * taken < counted < 1.25 * taken

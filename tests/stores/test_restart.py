@@ -9,7 +9,7 @@ import urllib.request
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 import trio
@@ -18,12 +18,14 @@ import sansmcp
 import sansmcp_asyncio
 import sansmcp_blocking
 import sansmcp_trio
-from sansmcp import Entry, MemoryStore, StreamKey
+from sansmcp import AppendResult, Entry, MemoryStore, StreamKey
 from sansmcp_local import new_server
 from sansmcp_stores import SqliteStore
 
 app = sansmcp.App("phoenix", "1")
 HTTP = ("127.0.0.1", 0)
+
+AnyStore: TypeAlias = sansmcp.Store | sansmcp.AsyncStore
 
 
 @app.handler("tools/list")
@@ -58,14 +60,14 @@ def list_in(session: str, url: str) -> int:
     return post(url, "tools/list", session)[0]
 
 
-def on_blocking(store: sansmcp.Store, talk: Callable[[str], Any], **settings: Any) -> Any:
+def on_blocking(store: AnyStore, talk: Callable[[str], Any], **settings: Any) -> Any:
     with sansmcp_blocking.serve(
         app, http=HTTP, store=store, graceful_timeout=0.1, **settings
     ) as serving:
         return talk(serving.url)
 
 
-def on_asyncio(store: sansmcp.Store, talk: Callable[[str], Any], **settings: Any) -> Any:
+def on_asyncio(store: AnyStore, talk: Callable[[str], Any], **settings: Any) -> Any:
     async def main() -> Any:
         async with sansmcp_asyncio.serve(
             app, http=HTTP, store=store, graceful_timeout=0.1
@@ -75,7 +77,7 @@ def on_asyncio(store: sansmcp.Store, talk: Callable[[str], Any], **settings: Any
     return asyncio.run(main())
 
 
-def on_trio(store: sansmcp.Store, talk: Callable[[str], Any], **settings: Any) -> Any:
+def on_trio(store: AnyStore, talk: Callable[[str], Any], **settings: Any) -> Any:
     async def main() -> Any:
         async with trio.open_nursery() as nursery:
             start = partial(sansmcp_trio.serve, app, http=HTTP, store=store, graceful_timeout=0.1)
@@ -111,8 +113,10 @@ class Plain:
     def __init__(self) -> None:
         self._inner = MemoryStore()
 
-    def append(self, key: StreamKey, entries: tuple[Entry, ...], *, now: float) -> bool:
-        return self._inner.append(key, entries, now=now)
+    def append(
+        self, key: StreamKey, entries: tuple[Entry, ...], *, token: str, now: float
+    ) -> AppendResult:
+        return self._inner.append(key, entries, token=token, now=now)
 
     def read(self, key: StreamKey, after: int, *, limit: int, max_bytes: int) -> Any:
         return self._inner.read(key, after, limit=limit, max_bytes=max_bytes)

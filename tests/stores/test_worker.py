@@ -117,10 +117,11 @@ def test_several_loops_at_once() -> None:
     with working(recorder) as worker:
         results: list[Any] = []
         runs: list[tuple[Any, Any]] = [(run_asyncio, on_asyncio), (trio.run, on_trio)] * 2
-        threads = [
-            threading.Thread(target=lambda run=run, work=work: results.append(run(work)))
-            for run, work in runs
-        ]
+
+        def run_in_thread(run: Any, work: Any) -> None:
+            results.append(run(work))
+
+        threads = [threading.Thread(target=run_in_thread, args=each) for each in runs]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -270,9 +271,9 @@ def test_a_process_that_forks(is_used_before: bool) -> None:
     """Both have a thread of their own; what the parent submitted is performed there, once."""
     recorder = Recorder()
     with working(recorder) as worker:
+        thread = threading.Thread(target=lambda: asyncio.run(worker.submit("parent")))
         if is_used_before:
             recorder.may_go_on.clear()
-            thread = threading.Thread(target=asyncio.run, args=(worker.submit("parent"),))
             thread.start()
             assert recorder.has_begun.wait(20)
         child = os.fork()

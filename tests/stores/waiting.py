@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from sansmcp import AppendResult, AsyncStore, Entry, Limits, Page, StreamKey
 from sansmcp.effects import StoreAppend, StoreDrop, StoreEffect, StoreRead
 from sansmcp_stores import SqliteStore
 from sansmcp_stores._sqlite_file import SqliteFile
+
+_Result = TypeVar("_Result")
 
 
 class WaitingStore:
@@ -46,7 +48,7 @@ class WaitingStore:
     def drop(self, principal: str, session: str) -> None:
         self.run(self.store.drop(principal, session))
 
-    def run(self, work: Any) -> Any:
+    def run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
         """Run a coroutine."""
         return self._loop.run_until_complete(work)
 
@@ -80,11 +82,12 @@ class DirectSqlite:
     def append(
         self, key: StreamKey, entries: tuple[Entry, ...], *, token: str, now: float
     ) -> AppendResult:
-        return self._perform(StoreAppend(stream=key, entries=entries, token=token))
+        effect = StoreAppend(stream=key, entries=entries, token=token)
+        return cast("AppendResult", self._perform(effect))
 
     def read(self, key: StreamKey, after: int, *, limit: int, max_bytes: int) -> Page | None:
         effect = StoreRead(stream=key, after=after, limit=limit, max_bytes=max_bytes)
-        return self._perform(effect)
+        return cast("Page | None", self._perform(effect))
 
     def drop(self, principal: str, session: str) -> None:
         self._perform(StoreDrop(principal=principal, session=session))
