@@ -13,6 +13,7 @@
 ``calls`` ``responder``     a running call, and how its response is sent
 ``input_checks``            which input requests are allowed, and which capabilities they need
 ``store_completions``       how a driver reports the outcome of store effects
+``store_health``            whether the store works at present
 --------------------------  ------------------------------------------------------------------------
 ``modern.era``              the messages of 2026-07-28: their validators and meaning
 ``modern.stateless``        their transports: HTTP and stdio
@@ -26,6 +27,7 @@
 ``legacy.session_records``  sessions in the store, for other instances
 ``legacy.streams``          logs and their readers: resumption and polling
 ``legacy.stream_table``     the streams of an instance and their store operations
+``legacy.leases``           how instances notice that another one has died
 ``legacy.parked_calls``     calls that wait in the store for input responses
 ``legacy.mailbox``          messages that arrive at one instance and are for another
 ``legacy.streamable_http``  Streamable HTTP,

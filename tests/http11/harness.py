@@ -18,7 +18,15 @@ from sansmcp import (
     ServerSettings,
     h11_parser,
 )
-from sansmcp.effects import Authenticate, CloseConnection, SendBytes, ServerEffect, Wake
+from sansmcp.effects import (
+    Authenticate,
+    CloseConnection,
+    SendBytes,
+    ServerEffect,
+    StoreUnwatch,
+    StoreWatch,
+    Wake,
+)
 from sansmcp.events import CallReceived, ServerEvent
 from sansmcp.testing import sequential_tokens
 from sansmcp.types import Unpack
@@ -118,7 +126,7 @@ class ConnectionHarness(TimedHarness):
             self.wake()
         elif isinstance(effect, Authenticate):
             self.asked.append(effect)
-        else:
+        elif not isinstance(effect, StoreWatch | StoreUnwatch):
             self.server.perform_store_effect(effect, self.store, now=self.now)
 
     def happened(self, event: ServerEvent) -> None:

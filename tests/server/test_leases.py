@@ -8,7 +8,7 @@ import pytest
 
 from sansmcp import InputRequired
 from sansmcp.effects import StoreRead
-from sansmcp.events import CallCancelled
+from sansmcp.events import CallCancelled, CallReceived
 
 from .harness import LATEST, RawExchange, ServerHarness, methods, report_progress_all
 from .instances import Instances
@@ -185,7 +185,11 @@ def test_only_the_requests_of_a_batch_that_have_no_response_get_an_error() -> No
     session = first.open_session("2025-03-26")
     requests = [{"jsonrpc": "2.0", "id": id, "method": "tools/list"} for id in ("x", "y", "z")]
     talk = first.post(requests, session, "2025-03-26")
-    calls = {call.request.id: call for call in first.server.sessions[0].calls.values()}
+    calls = {
+        event.call.request.id: event.call
+        for event in first.events
+        if isinstance(event, CallReceived)
+    }
     report_progress_all(first, calls["x"], "a")
     talk.lose_connection()
     first.run_action(calls["y"].respond, {})

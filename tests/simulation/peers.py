@@ -971,9 +971,7 @@ class Instance(Host):
         if isinstance(effect, StoreAppend):
             how = world.fates.pick(f"{self.name} {self._store_uses} fails", _FAILURES)
             world.reach(f"append fails: {how}")
-            append = functools.partial(
-                store.append, effect.stream, effect.entries, token=effect.token, now=now
-            )
+            append = functools.partial(_append, store, effect, now)
             if how == "done":
                 append()
                 world.tell_watchers(self, effect.stream)
@@ -1174,6 +1172,10 @@ _FAILURES = ("before", "done", "done", "late", "loses its end")
 after it was said to have failed; or nothing, and the last entry of the log is lost, too.
 """
 _LATE = (0.01, 0.1, 1.0)
+
+
+def _append(store: NotingStore, effect: StoreAppend, now: float) -> None:
+    store.append(effect.stream, effect.entries, token=effect.token, now=now)
 
 
 def _errand_of(call: ServerCall) -> str:

@@ -6,7 +6,7 @@ after a longer delay, until the store works again or ``Limits.store_retry_timeou
 
 from __future__ import annotations
 
-import zlib
+import hashlib
 from collections.abc import Hashable, Sequence
 from typing import Protocol
 
@@ -331,4 +331,4 @@ class StreamTable:
 
 def _fraction(name: str) -> float:
     """Return a number from 0 to 1 that is always the same for a name."""
-    return zlib.crc32(name.encode()) / 2**32
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") / 2**32
