@@ -34,8 +34,8 @@ _INTERVAL = 0.004
 _IDLE_INTERVAL = 0.010
 """Seconds between two looks at the file while logs are watched: after a change, and when none has
 been seen for ``_IDLE_AFTER``. A look takes 4 us and the wake-up of the thread about 100 us, so the
-longer one costs about a hundredth of a processor. Another process is woken within 20 ms all the
-same.
+longer one costs one or two hundredths of a processor. Another process is woken within 20 ms all the
+same: after 10 ms at the median and 17 at the 95th percentile, from before the append to the read.
 """
 _IDLE_AFTER = 1.0
 _INTERVAL_AFTER_ERROR = 0.25

@@ -91,11 +91,6 @@ class StoreWorker(Generic[Operation, Returned]):
         self._must_look = False
         self._is_closed = False
 
-    @property
-    def is_in_thread(self) -> bool:
-        """True if the caller runs in the thread of the worker."""
-        return threading.current_thread() is self._thread
-
     async def submit(self, operation: Operation, size: int = 0) -> Returned:
         """Have an operation performed. Returns what it returns, and raises what it raises.
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
@@ -262,6 +264,27 @@ def test_looking() -> None:
         worker.wake()  # the thread is alive
         assert looks[3].wait(20)
         assert looks[4].wait(20)
+
+
+def test_a_process_that_does_not_close() -> None:
+    """It ends, also while the thread has something to do."""
+    program = """
+import asyncio, time
+from sansmcp_stores._worker import StoreWorker
+
+worker = StoreWorker(lambda numbers: numbers, look=lambda: 0.001, name="test")
+slow = StoreWorker(lambda numbers: time.sleep(3600), name="slow")
+
+async def main():
+    asyncio.ensure_future(slow.submit(0))
+    print(await worker.submit(7))
+
+asyncio.run(main())
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "7\n", "")
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork()")
