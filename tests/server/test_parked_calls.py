@@ -130,9 +130,36 @@ def test_two_instances_add_an_answer_at_the_same_time() -> None:
     for _ in ("answers", "cancellation"):
         assert isinstance(second.use_store_once(), StoreRead)
     assert isinstance(second.use_store_once(), StoreAppend)
+    assert (talks[1].status, instances.entered) == (None, [])
+    assert isinstance(second.use_store_once(), StoreAppend), "it names itself as the writer"
     assert talks[1].status == 202
     (call,) = instances.entered
     assert set(call.handler_input.input_responses) == {"a", "b"}
+
+
+@pytest.mark.parametrize("is_multi_turn", [False, True])
+def test_an_instance_dies_before_it_continues_the_call(is_multi_turn: bool) -> None:
+    """The client repeats its POST, and the instance that gets it takes over."""
+    first, second, third = instances = Instances(3, assume_multi_turn=is_multi_turn)
+    session, _, asked = ask(instances)
+    question = asked[0]
+    cursor = [EventId.decode(question["id"].rpartition(".")[0])] if is_multi_turn else []
+    headers = {"last-event-id": each.encode() for each in cursor if each is not None} or None
+    body = [answer_to(question)] if is_multi_turn else answer_to(question)
+    second.post(PING, session)
+    second.store_works = False
+    talks = [second.post(body, session, headers=headers)]
+    while not isinstance(effect := second.use_store_once(), StoreAppend):
+        pass
+    assert effect.entries[0].kind.name == "MESSAGE", "the response is stored, and no more"
+    assert talks[0].status is None
+    talks.append(third.post(body, session, headers=headers))
+    assert third.last_call().handler_input.input_responses == {"name": ACCEPTED}
+    late = first.post(body, session, headers=headers)
+    while second.waiting:  # it was only slow: its entry conflicts
+        second.use_store_once()
+    assert len(instances.entered) == 0
+    assert {talk.status for talk in (*talks, late)} == {200 if is_multi_turn else 202}
 
 
 def test_the_asking_instance_is_killed() -> None:
@@ -424,7 +451,7 @@ def test_there_are_only_so_many_questions_at_once() -> None:
 
 
 def test_a_parked_call_whose_instance_has_stopped_is_not_looked_at_for_ever() -> None:
-    """Seed 900493 of the simulator: its reader read the log and the lease over and over, at once."""
+    """Its reader read log and lease over and over, at once (seed 900493 of the simulator)."""
     instances = Instances()
     session, talk, (question,) = ask(instances)
     first, second = instances

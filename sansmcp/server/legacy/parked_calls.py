@@ -4,8 +4,10 @@ When a handler needs input, and its call has a log, the call is *parked*: the in
 appended to the log, and with them, in the same append, everything needed to call the handler again.
 Nothing is held in memory. The input responses of each round are a log, too. The instance that
 receives one appends it there. If two instances append at the same place, one of them conflicts, so
-exactly one instance appends the last missing response. That one takes the call over: it calls the
-handler and writes on in the log of the call. Readers at all instances follow that log.
+exactly one instance appends the last missing response. That one takes the call over: it appends an
+entry to the log of the call that names it as the writer, and when that is stored, it calls the
+handler and writes on in the log. Readers at all instances follow that log. If the instance dies
+before, the client's POST has no response, and the instance that gets its repetition takes over.
 
 There are two ways to exchange input requests and responses:
 
@@ -50,7 +52,7 @@ from ..exchange import ServerExchange
 from .mailbox import MailboxPost, cancellation_mailbox, response_mailbox
 from .results import LegacyResults
 from .sessions import LegacySession
-from .streams import ResumableStream
+from .streams import ResumableStream, WriterDeclaration
 
 AnyResponse: TypeAlias = Response | ErrorResponse
 
@@ -211,6 +213,10 @@ class ResponseDelivery:
     )
     """The responses that this delivery is storing."""
     _last_seq: int = attrs.field(default=0, init=False)
+    _is_last: bool = attrs.field(default=False, init=False)
+    """True if the log of the call ended with the turn when it was read."""
+    _is_claiming: bool = attrs.field(default=False, init=False)
+    """True if the entry that names this instance as the writer is being stored."""
 
     def start(self) -> None:
         """Read the turn."""
@@ -229,6 +235,7 @@ class ResponseDelivery:
             self._turn_missing()
             return
         self._parked = ParkedCall.decode(entry.data)
+        self._is_last = page.last.seq == self._turn.seq
         self._read_responses(self._parked)
 
     def _on_responses_read(self, parked: ParkedCall, page: Page | None) -> None:
@@ -241,22 +248,36 @@ class ResponseDelivery:
     def on_append_done(self) -> None:
         """Continue the call if its last response has been appended."""
         assert self._parked is not None
+        if self._is_claiming:
+            self._continue(self._parked, self._turn.seq + 1)
+            self._done()
+            return
         self._stored |= self._new
-        if len(self._stored) == len(self._parked.names):
-            self._continue(self._parked)
-        self._done()
+        if not self._is_complete(self._parked):
+            self._done()
+        elif self._session.is_shared and not self._core.has_stopped:
+            self._claim(self._parked)
+        else:
+            self._continue(self._parked, self._turn.seq)
+            self._done()
 
     def on_append_conflict(self) -> None:
-        """Read the responses again, because another instance has appended some."""
+        """Read the responses again, because another instance has appended some.
+
+        If this instance was about to continue the call, another one does.
+        """
         assert self._parked is not None
-        self._read_responses(self._parked)
+        if self._is_claiming:
+            self._done()
+        else:
+            self._read_responses(self._parked)
 
     def on_append_behind(self) -> None:
-        """The store has lost answers of this turn: the call cannot go on."""
+        """Treat the call as evicted, because the store has lost a part of it."""
         self._log_evicted()
 
     def may_repeat(self, effect: StoreEffect) -> bool:
-        """The answers may be on their way for as long as the client waits."""
+        """Repeat it for as long as the client waits for the response to its POST."""
         return self._exchange is None or not self._exchange.is_done
 
     def failed(self, effect: StoreEffect) -> bool:
@@ -270,12 +291,17 @@ class ResponseDelivery:
         self._new = {id: response for id, response in responses.items() if id not in self._stored}
         if self.continues and not len(self._responses) == len(responses) == len(parked.names):
             self._refuse(_responses_missing())
-        elif self.continues and self._stored:
-            self._repeat(responses)
+        elif self.continues and self._stored and responses != self._stored:
+            self._refuse(_cursor_used())
         elif self._new:
             self._read(cancellation_mailbox(parked.request.id), 0, 1, self._add_or_end)
+        elif self._is_last and self._is_complete(parked) and self._session.is_shared:
+            self._claim(parked)
         else:
             self._done()
+
+    def _is_complete(self, parked: ParkedCall) -> bool:
+        return len(self._stored) == len(parked.names)
 
     def _add_or_end(self, cancellation: Page | None) -> None:
         if self._core.has_stopped:  # another instance may get the same responses, and continue
@@ -292,20 +318,20 @@ class ResponseDelivery:
         )
         self._session.table.append(key, entries, self)
 
-    def _repeat(self, responses: Mapping[RequestId, AnyResponse]) -> None:
-        """Handle a repeated POST: it reads the log, where the call continues or has ended."""
-        if responses == self._stored:
-            self._done()
-        else:
-            self._refuse(_cursor_used())
+    def _claim(self, parked: ParkedCall) -> None:
+        """Append the entry that names this instance as the writer. Of several, one succeeds."""
+        self._is_claiming = True
+        data = WriterDeclaration(self._core.instance, (parked.request.id,)).encode()
+        entry = Entry(self._turn.seq + 1, data, kind=EntryKind.WRITER)
+        key = self._session.log_key(self._turn.stream)
+        self._session.table.append(key, (entry,), self)
 
-    def _continue(self, parked: ParkedCall) -> None:
-        """Call the handler again: this delivery has appended the last missing response."""
+    def _continue(self, parked: ParkedCall, seq: int) -> None:
+        """Call the handler again; its messages follow the entry of this number."""
         session, is_stopped = self._session, self._core.has_stopped
         if session.state is SessionState.ENDED and not is_stopped:
             return
-        stream = session.take_over(self._turn)
-        stream.declare_writer((parked.request.id,))
+        stream = session.take_over(EventId(self._turn.stream, seq))
         if is_stopped:
             # No other instance will continue the call. End it as the calls that run here are ended.
             error = refusals.SHUTTING_DOWN(parked.request.id)

@@ -170,6 +170,7 @@ class StreamTable:
             stream = self.find(key, siblings, polling=polling)
         self.stop_following(stream)
         stream.take_over(seq)
+        self.keep_lease()
         return stream
 
     def lose(self, key: StreamKey) -> None:
