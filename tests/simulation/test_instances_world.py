@@ -39,7 +39,7 @@ from sansmcp import (
 )
 from sansmcp.effects import SendBody, SendHead
 from sansmcp.events import CallCompleted, CallFailed, ServerRequestReceived
-from sansmcp.server.legacy.parked_calls import ResponseDelivery
+from sansmcp.server.legacy.parked_calls import ParkedCall, ResponseDelivery
 from sansmcp.testing import Link, Pair, sequential_tokens
 
 from ..stores.strangers import Attempt, Spy, attempts, initialize
@@ -302,11 +302,10 @@ def test_a_cancellation_finds_the_handler_that_waits_for_an_answer(seeds: range)
 
 
 def test_planted_bug_who_comes_back_goes_on_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    def twice(self: ResponseDelivery, answers: object) -> None:
-        assert self._parked is not None
-        self._continue(self._parked)
+    def twice(self: ResponseDelivery, parked: ParkedCall) -> None:
+        self._continue(parked, self._turn.seq)
         self._done()
 
-    monkeypatch.setattr(ResponseDelivery, "_repeat", twice)
+    monkeypatch.setattr(ResponseDelivery, "_claim", twice)
     found = problems("multi-turn streams", PLACES[1], range(60))
     assert any("times" in text for text in found)
