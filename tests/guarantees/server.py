@@ -123,7 +123,9 @@ def main() -> None:
     settings: dict[str, Any] = {
         "http": ("127.0.0.1", 0),
         "http_sse": "/sse",
-        "limits": sansmcp.Limits(stream_comment_interval=0.1, store_poll_interval=0.05),
+        "limits": sansmcp.Limits(
+            stream_comment_interval=0.1, store_poll_interval=0.05, lease_timeout=2.0
+        ),
         "resumable": kept != "nothing",
     }
     if kept == "file":
