@@ -20,9 +20,8 @@ from sansmcp.effects import (
     CloseConnection,
     SendBytes,
     ServerEffect,
-    StoreAppend,
-    StoreDrop,
-    StoreRead,
+    StoreUnwatch,
+    StoreWatch,
     Wake,
 )
 from sansmcp.events import CallReceived, ServerEvent
@@ -170,8 +169,7 @@ class World:
             exchange: Any = effect.exchange
             peer: Peer = exchange.driver
             peer.pull()
-        else:
-            assert isinstance(effect, StoreAppend | StoreRead | StoreDrop)
+        elif not isinstance(effect, StoreWatch | StoreUnwatch):  # its store is polled
             self.server.perform_store_effect(effect, self.store, now=self.now)
 
     def happened(self, event: ServerEvent) -> None:
