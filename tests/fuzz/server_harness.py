@@ -17,6 +17,7 @@ from sansmcp import (
     StateSigner,
 )
 from sansmcp.effects import (
+    Authenticate,
     CloseConnection,
     SendBytes,
     ServerEffect,
@@ -170,6 +171,7 @@ class World:
             peer: Peer = exchange.driver
             peer.pull()
         elif not isinstance(effect, StoreWatch | StoreUnwatch):  # its store is polled
+            assert not isinstance(effect, Authenticate), "nobody is authenticated here"
             self.server.perform_store_effect(effect, self.store, now=self.now)
 
     def happened(self, event: ServerEvent) -> None:

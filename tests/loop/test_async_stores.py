@@ -19,7 +19,7 @@ from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp_threads import ThreadCall
 
 from ..server.harness import BOTH, JSON, LATEST, initialize, request
-from ..waiting_store import TellingStore, WaitingStore
+from ..slow_store import SlowStore, TellingStore
 from .test_plain_handlers import PATIENCE, Serve, everywhere
 from .test_plain_handlers import serve as serve
 
@@ -56,7 +56,7 @@ def call(client: sansmcp_blocking.Client, count: int) -> list[float]:
 
 @everywhere
 def test_all_is_stored_in_order(serve: Serve) -> None:
-    store = WaitingStore()
+    store = SlowStore()
     running = serve(reporting_app(), store=store)
     with connect(running.url) as client:
         assert call(client, 50) == list(range(1, 51))
@@ -65,7 +65,7 @@ def test_all_is_stored_in_order(serve: Serve) -> None:
 
 @everywhere
 def test_different_logs_overlap_and_nothing_waits_for_a_store_that_waits(serve: Serve) -> None:
-    store = WaitingStore()
+    store = SlowStore()
     running = serve(reporting_app(), store=store)
     with ThreadPoolExecutor(10) as pool, ExitStack() as stack:
         *clients, other = [stack.enter_context(connect(running.url)) for _ in range(11)]
@@ -82,7 +82,7 @@ def test_different_logs_overlap_and_nothing_waits_for_a_store_that_waits(serve: 
 @everywhere
 @pytest.mark.parametrize("what", ["fail", "lose_replies"])
 def test_what_fails_is_repeated_and_comes_once(serve: Serve, what: str) -> None:
-    store = WaitingStore()
+    store = SlowStore()
     running = serve(reporting_app(), store=store)
     with connect(running.url) as client:
         getattr(store, what)(3)
@@ -93,7 +93,7 @@ def test_what_fails_is_repeated_and_comes_once(serve: Serve, what: str) -> None:
 @everywhere
 def test_the_end_waits_for_the_store(serve: Serve) -> None:
     """The last messages of a call are stored before its server has ended."""
-    store = WaitingStore()
+    store = SlowStore()
     before = set(threading.enumerate())
     running = serve(reporting_app(), store=store)
     with connect(running.url) as client:
@@ -105,7 +105,7 @@ def test_the_end_waits_for_the_store(serve: Serve) -> None:
 
 @everywhere
 def test_a_server_that_stops_while_its_store_does_not_answer(serve: Serve) -> None:
-    store = WaitingStore()
+    store = SlowStore()
     running = serve(reporting_app(), store=store, graceful_timeout=0.0)
     once = sansmcp.ReconnectPolicy(max_attempts=0)
     with ThreadPoolExecutor(1) as pool, connect(running.url, reconnect=once) as client:

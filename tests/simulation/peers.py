@@ -115,6 +115,10 @@ class NotingStore:
 
     store: MemoryStore
     ids: set[str] = attrs.field(factory=set[str])
+    logs: defaultdict[tuple[str, str], set[StreamKey]] = attrs.field(
+        factory=lambda: defaultdict(set)
+    )
+    """All logs that were appended to, by principal and session."""
 
     def append(
         self, key: StreamKey, entries: tuple[Entry, ...], *, token: str, now: float
@@ -123,22 +127,23 @@ class NotingStore:
         result = self.store.append(key, entries, token=token, now=now)
         if result is AppendResult.STORED:
             self.ids.update(f"{key.stream}-{entry.seq}" for entry in entries)
+            self.logs[key.principal, key.session].add(key)
         return result
 
     def lose_end(self, key: StreamKey) -> None:
         """Lose the last entry of a log, as a machine does that loses its disk."""
-        page = self.store.read(key, 0, limit=10**9, max_bytes=10**9)
-        if page is not None and len(page.entries) > 1:
-            others = self._logs_of(key)
-            self.store.drop(key.principal, key.session)
-            others[key] = page.entries[:-1]
-            for log, entries in others.items():
-                self.store.append(log, entries, token="after a loss", now=0.0)
+        name = (key.principal, key.session)
+        logs = {log: self._entries_of(log) for log in self.logs[name]}
+        if len(logs.get(key, ())) > 1:
+            self.store.drop(*name)
+            logs[key] = logs[key][:-1]
+            for log, entries in logs.items():
+                if entries:
+                    self.store.append(log, entries, token="after a loss", now=0.0)
 
-    def _logs_of(self, key: StreamKey) -> dict[StreamKey, tuple[Entry, ...]]:
-        """All logs of the session of a log."""
-        session = self.store._sessions[key.principal, key.session]  # noqa: SLF001
-        return {log: tuple(self.store._logs[log].entries.values()) for log in session.logs}  # noqa: SLF001
+    def _entries_of(self, key: StreamKey) -> tuple[Entry, ...]:
+        page = self.store.read(key, 0, limit=10**9, max_bytes=10**9)
+        return () if page is None else page.entries
 
 
 class Host(abc.ABC):

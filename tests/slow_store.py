@@ -11,7 +11,7 @@ from sansmcp import AppendResult, Entry, MemoryStore, Page, StreamKey
 from sansmcp_loop import current_loop
 
 
-class WaitingStore:
+class SlowStore:
     """A store in memory that works in whatever loop it is used, a little later."""
 
     def __init__(self) -> None:
@@ -108,7 +108,7 @@ class WaitingStore:
                 self._active -= 1
 
 
-class TellingStore(WaitingStore):
+class TellingStore(SlowStore):
     """One that tells of changes, by a thread that nobody knows."""
 
     def __init__(self) -> None:
