@@ -294,6 +294,7 @@ class ServerHarness(TimedHarness):
         assert not self.server.is_busy
         assert self.server.sessions == ()
         assert isinstance(self.server.next_effect(), Idle)
+        assert self.watched == set()
         for talk in self.talks:
             assert talk.exchange.is_done
             assert isinstance(self.server.next_effect_of(talk.exchange), Idle)
