@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import logging
 import re
 import secrets
 import threading
@@ -13,10 +14,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
-from sansmcp import AppendResult, Entry, EntryKind, Limits, Page, StreamKey
-from sansmcp.effects import StoreAppend, StoreDrop, StoreRead
+from sansmcp import AppendResult, Entry, EntryKind, Limits, LocalProtocolError, Page, StreamKey
 
-from ._redis_scripts import APPEND, DROP, READ
+from ._redis_scripts import APPEND, DROP, FORGET, READ, USE
 from ._redis_watches import RedisWatches
 from ._worker import StoreWorker
 
@@ -25,10 +25,13 @@ if TYPE_CHECKING:
 
     RedisClient: TypeAlias = Redis | RedisCluster
 
+_logger = logging.getLogger("sansmcp")
+
 _KINDS = {kind: letter.encode() for kind, letter in zip(EntryKind, "mbitokw", strict=True)}
 _LETTERS = {letter: kind for kind, letter in _KINDS.items()}
 
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_.-]{1,150}", re.ASCII)
+_PREFIX = re.compile(r"[A-Za-z0-9_.:/-]{1,100}", re.ASCII)
 
 _TIMEOUT = 2.0
 """Seconds for a connection, and for a command."""
@@ -36,7 +39,7 @@ _TIMEOUT = 2.0
 _DEFAULT_LIMITS = Limits(max_stored_bytes=4 * 1024 * 1024, max_stored_entries=10_000)
 
 
-@attrs.frozen
+@attrs.frozen(eq=False)
 class _Script:
     """A script, and its name in Redis."""
 
@@ -48,38 +51,55 @@ class _Script:
         return cls(text.encode(), hashlib.sha1(text.encode()).hexdigest())
 
 
-_APPEND, _READ, _DROP = _Script.of(APPEND), _Script.of(READ), _Script.of(DROP)
+_APPEND, _READ, _DROP, _USE, _FORGET = map(_Script.of, (APPEND, READ, DROP, USE, FORGET))
 
 
 @attrs.frozen(eq=False)
-class _Command:
-    """A call of a script."""
+class _Call:
+    """A call of a script. Its arguments are such that no client can fail to send them."""
 
     script: _Script
     keys: tuple[str, ...]
-    arguments: tuple[Any, ...]
-    principal: str | None = None
-    """Whose session is in use; None if that need not be recorded."""
+    arguments: tuple[bytes | str | int, ...] = ()
+
+
+@attrs.frozen(eq=False)
+class _Operation:
+    """An operation of the store."""
+
+    call: _Call
+    sessions: str | None = None
+    """The key of the sessions of its principal; None if it does not use one that is counted."""
+    index: str = ""
+    """The index of the session."""
+    max_sessions: int = 0
+    is_drop: bool = False
 
 
 class RedisStore:
     """An asynchronous store in Redis 6.2 or later: one server, Sentinel, or a cluster.
 
     Any number of processes on any machines may use it, and each is told of the changes of others
-    (:meth:`watch`). A session is bounded by ``limits``: its bytes, its entries in one log, and the
-    age of its logs. When a session is full, its log that was used longest ago is deleted. A
-    principal may have ``max_sessions`` sessions; beyond that the one that was used longest ago is
-    deleted.
+    (:meth:`watch`). The content outlives them: adapters set ``shared_store`` for it.
+
+    A session is bounded by the ``stored_...`` limits: its bytes, its entries in one log, and the
+    age of its logs. When a session is full, logs of its own that were used long ago are deleted,
+    and at last the beginning of the log in use. A principal has at most
+    ``max_sessions_per_principal`` sessions, and all clients without authentication have
+    ``max_sessions`` together; beyond that the session that was used longest ago is deleted.
 
     An acknowledged entry survives the death of any process. Whether it survives the loss of the
     machine of Redis depends on its ``appendfsync``. Set ``maxmemory-policy noeviction``: with
-    another policy Redis deletes logs in use when its memory is full.
+    another policy Redis deletes logs in use when its memory is full. A warning is logged if Redis
+    says that it writes no file, or that it has another policy.
 
-    What is stored is as confidential as the conversations. The names of keys are hashes.
+    What is stored is as confidential as the conversations. The names of keys contain neither
+    principals nor session ids.
 
     Its methods may be called in any event loop of asyncio or trio, also in several at the same
     time; a thread of the store uses the client. They raise redis.RedisError if Redis does not work,
-    and the server repeats the operation.
+    and the server repeats the operation. An operation whose caller is cancelled is performed all
+    the same. A process may fork; the child gets threads and connections of its own.
     """
 
     is_durable = True
@@ -90,144 +110,199 @@ class RedisStore:
         limits: Limits = _DEFAULT_LIMITS,
         *,
         prefix: str = "mcp1",
-        max_sessions: int = 1000,
         clock: Callable[[], float] | None = None,
     ) -> None:
-        """Use a client of your own, which gives bytes (``decode_responses=False``).
+        """Use a client of your own. Nothing is sent to Redis yet.
 
         Args:
             client: a ``redis.Redis``, for instance from ``Sentinel.master_for()``, or a
-                ``redis.RedisCluster``. Give it timeouts: without them, one connection that is
-                silent stops the store. :meth:`close` leaves it open.
-            limits: ``max_stored_bytes``, ``max_stored_entries`` and ``max_stored_age``, for each
-                session. The default is 4 MiB, 10,000 entries and 900 s.
+                ``redis.RedisCluster``. It must give bytes (``decode_responses=False``). Give it
+                timeouts of some seconds: without them one connection that is silent stops the
+                store. It need not repeat commands: the server does. :meth:`close` leaves it open.
+            limits: the bounds. The default is 4 MiB for each session, 10,000 entries for each log,
+                and 900 s.
             prefix: of all keys. Instances with the same prefix share their sessions.
-            max_sessions: of one principal. Clients without authentication are not bounded.
             clock: returns seconds; for tests. By default the clock of Redis tells the age.
-        """
-        self._client = client
-        self._limits = limits
-        self._prefix = prefix
-        self._max_sessions = max_sessions
-        self._clock = clock
-        self._owns_client = False
-        self._used_at: dict[str, float] = {}
-        """When the use of a session was recorded by this process, by the tag of its keys."""
-        self._secret: bytes | None = None
-        self._lock = threading.Lock()
-        self._watches = RedisWatches(client, f"{prefix}:wake:{secrets.token_hex(8)}")
-        self._worker = StoreWorker(
-            self._perform, look=self._watches.update, name="sansmcp redis store"
-        )
-
-    @classmethod
-    def from_url(cls, url: str, limits: Limits = _DEFAULT_LIMITS, **settings: Any) -> RedisStore:
-        """Connect to one server.
-
-        Args:
-            url: ``redis://[user:password@]host[:port][/database]``, ``rediss://`` for TLS, or
-                ``unix://path``.
-            limits: the bounds of each session.
-            settings: ``prefix``, ``max_sessions`` and ``clock``, as for the constructor.
 
         Raises:
             ImportError: the extra ``redis`` is not installed.
+            LocalProtocolError: the client decodes responses, or the prefix has other characters
+                than letters, digits and ``_.:/-``.
+            TypeError: the client is none of these.
+        """
+        redis = _library()
+        if not isinstance(client, (redis.Redis, redis.RedisCluster)):
+            raise TypeError(
+                f"client must be a redis.Redis or redis.RedisCluster, got {type(client).__module__}"
+                f".{type(client).__name__}"
+            )
+        encoder: Any = client.get_encoder()
+        if encoder.decode_responses:
+            raise LocalProtocolError("RedisStore needs a client with decode_responses=False")
+        if _PREFIX.fullmatch(prefix) is None:
+            raise LocalProtocolError(
+                f"prefix must have letters, digits and _.:/- only, got {prefix!r}"
+            )
+        self._client: Any = client
+        self._errors: Any = redis.exceptions
+        self._limits = limits
+        self._prefix = prefix
+        self._max_age = max(1, min(round(min(limits.max_stored_age, 1e10) * 1000), 10**13))
+        self._clock = clock
+        self._owns_client = False
+        self._used_at: dict[str, float] = {}
+        """When the use of a session was recorded by this process, by its index."""
+        self._secret: bytes | None = None
+        self._is_checked = False
+        self._watches = RedisWatches(client, prefix)
+        self._worker = StoreWorker[_Operation, Any](
+            self._perform, look=self._watches.update, name="sansmcp RedisStore"
+        )
+
+    @classmethod
+    def from_url(
+        cls,
+        url: str,
+        limits: Limits = _DEFAULT_LIMITS,
+        *,
+        prefix: str = "mcp1",
+        clock: Callable[[], float] | None = None,
+    ) -> RedisStore:
+        """Use one server, with a timeout of 2 seconds for connections and commands.
+
+        Args:
+            url: ``redis://[user:password@]host[:port][/database]``, ``rediss://`` for TLS, or
+                ``unix://path``. Settings of ``redis.Redis`` may follow, as in
+                ``rediss://host?ssl_ca_certs=/path/of/ca.pem&socket_timeout=5``.
+            limits: the bounds, as for the constructor.
+            prefix: of all keys.
+            clock: returns seconds; for tests.
+
+        Raises:
+            ImportError: the extra ``redis`` is not installed.
+            LocalProtocolError: a setting cannot be used; see the constructor.
             ValueError: the URL is not one of these.
         """
-        try:
-            import redis
-            from redis.backoff import NoBackoff
-            from redis.retry import Retry
-        except ImportError as error:
-            raise ImportError("RedisStore needs the extra: pip install sansmcp[redis]") from error
-        client = redis.Redis.from_url(
-            url,
+        redis = _library()
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
+
+        settings: dict[str, Any] = {
             # The server repeats what has failed: it knows for how long that is of use.
-            retry=Retry(NoBackoff(), 0),
-            socket_timeout=_TIMEOUT,
-            socket_connect_timeout=_TIMEOUT,
-            socket_keepalive=True,
-            health_check_interval=10,
-        )
-        store = cls(client, limits, **settings)
+            "retry": Retry(NoBackoff(), 0),
+            "socket_timeout": _TIMEOUT,
+            "socket_connect_timeout": _TIMEOUT,
+            "health_check_interval": 10,
+        }
+        if url.startswith("unix:"):
+            del settings["socket_connect_timeout"]
+        else:
+            settings["socket_keepalive"] = True
+        store = cls(redis.Redis.from_url(url, **settings), limits, prefix=prefix, clock=clock)
         store._owns_client = True
         return store
 
     def close(self) -> None:
-        """Perform what waits, end the threads of the store, and close a client of its own."""
-        self._watches.close()
+        """Perform what waits, end the threads of the store, and close a client of its own.
+
+        Blocks the calling thread for that time: a few seconds if Redis is out of reach. The content
+        stays. A second call has no effect.
+        """
+        self._watches.stop()
         self._worker.close()
         if self._owns_client:
             self._client.close()
+        self._watches.join(must_ring=not self._owns_client)
 
     @property
     def secret(self) -> bytes:
         """32 random bytes, the same for all instances with this prefix: a key of a StateSigner.
 
-        The first access asks Redis, and blocks the calling thread. Raises redis.RedisError.
+        The first access asks Redis, and blocks the calling thread.
+
+        Raises:
+            LocalProtocolError: the key of the secret holds something else.
+            redis.RedisError: Redis cannot be used.
         """
         if self._secret is None:
             name = f"{self._prefix}:secret"
             self._client.set(name, secrets.token_bytes(32), nx=True)
             found: Any = self._client.get(name)
             if not isinstance(found, bytes) or len(found) != 32:
-                raise ValueError(f"The key {name} of Redis must hold 32 bytes; delete it")
+                raise LocalProtocolError(f"The key {name} of Redis must hold 32 bytes; delete it")
+            self._check_settings()
             self._secret = found
         return self._secret
 
     async def append(
         self, key: StreamKey, entries: tuple[Entry, ...], *, token: str, now: float
     ) -> AppendResult:
-        """Append entries to a log; see :meth:`sansmcp.Store.append`.
+        """Append entries to a log, all or none of them; see :meth:`sansmcp.Store.append`.
 
-        The clock of Redis tells the age of entries, so ``now`` is not used.
+        Age is told by the clock of Redis: ``now`` means nothing to other processes.
         """
-        del now
-        tag = self._tag(key.principal, key.session)
         limits = self._limits
-        command = _Command(
+        tag = self._tag(key.principal, key.session)
+        log = _log_name(key.stream)
+        index = f"{tag}#index"
+        call = _Call(
             _APPEND,
-            (self._log(tag, key.stream), f"{tag}#index", f"{tag}#ages"),
+            (f"{tag}:{log}", index, f"{tag}#ages"),
             (
                 entries[0].seq,
-                token,
-                key.stream,
-                "" if self._clock is None else round(self._clock() * 1000),
+                _encode(token),
+                log,
+                self._now(),
                 limits.max_stored_entries,
                 limits.max_stored_bytes,
-                round(limits.max_stored_age * 1000),
-                *map(_encode, entries),
+                self._max_age,
+                *map(_encode_entry, entries),
             ),
-            principal=key.principal or None,
+        )
+        operation = _Operation(
+            call,
+            sessions=self._sessions(key.principal) if key.session else None,
+            index=index,
+            max_sessions=(
+                limits.max_sessions_per_principal if key.principal else limits.max_sessions
+            ),
         )
         size = sum(len(entry.data) for entry in entries)
-        return AppendResult((await self._worker.submit(command, size)).decode())
+        result: bytes = await self._worker.submit(operation, size)
+        return AppendResult(result.decode())
 
-    async def read(
-        self, key: StreamKey, after: int, *, limit: int, max_bytes: int
-    ) -> Page | None:
+    async def read(self, key: StreamKey, after: int, *, limit: int, max_bytes: int) -> Page | None:
         """Return the entries that follow number ``after``; see :meth:`sansmcp.Store.read`."""
-        tag = self._tag(key.principal, key.session)
-        command = _Command(_READ, (self._log(tag, key.stream),), (after, limit, max_bytes))
-        found = await self._worker.submit(command)
+        log = f"{self._tag(key.principal, key.session)}:{_log_name(key.stream)}"
+        call = _Call(_READ, (log,), (after, limit, max_bytes))
+        found: list[bytes] | None = await self._worker.submit(_Operation(call))
         if found is None:
             return None
-        first, last = int(found[0]), int(found[1])
-        entries = tuple(_decode(first + index, data) for index, data in enumerate(found[3:]))
-        return Page(entries, _decode(last, found[2]))
+        first, last, end, *entries = found
+        return Page(
+            tuple(_decode_entry(seq, data) for seq, data in enumerate(entries, int(first))),
+            _decode_entry(int(last), end),
+        )
 
     async def drop(self, principal: str, session: str) -> None:
         """Delete all logs of a session."""
         tag = self._tag(principal, session)
-        await self._worker.submit(_Command(_DROP, (f"{tag}#index", f"{tag}#ages"), ()))
+        index = f"{tag}#index"
+        sessions = self._sessions(principal) if session else None
+        call = _Call(_DROP, (index, f"{tag}#ages"))
+        await self._worker.submit(_Operation(call, sessions=sessions, index=index, is_drop=True))
 
     def watch(self, key: StreamKey, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call ``changed()`` when a log may have new entries; see :class:`sansmcp.WatchableStore`.
+        """Call ``changed()`` when a log may have new entries.
 
-        One connection of the process, used by one thread, listens for all watches.
+        See :meth:`sansmcp.WatchableStore.watch`. It is called in a thread of the store. One
+        connection of the process listens for all watches.
+
+        Raises:
+            LocalProtocolError: the store is closed.
         """
         tag = self._tag(key.principal, key.session)
-        end = self._watches.add(f"{tag}#index", key.stream, changed)
+        end = self._watches.add(f"{tag}#index", _log_name(key.stream), changed)
         self._worker.wake()
 
         def end_and_wake() -> None:
@@ -238,77 +313,143 @@ class RedisStore:
 
     def _tag(self, principal: str, session: str) -> str:
         """Return how the keys of a session begin. All of them are in one slot of a cluster."""
-        name = f"{len(principal)}:{principal}{session}".encode()
-        digest = base64.urlsafe_b64encode(hashlib.sha256(name).digest()[:16]).decode().rstrip("=")
-        return f"{self._prefix}:{{{digest}}}"
+        digest = hashlib.sha256(_encode(f"{len(principal)}:{principal}{session}")).digest()[:16]
+        return f"{self._prefix}:{{{base64.urlsafe_b64encode(digest).decode().rstrip('=')}}}"
 
-    def _log(self, tag: str, name: str) -> str:
-        if _SAFE_NAME.fullmatch(name) is None:
-            name = "~" + hashlib.sha256(name.encode()).hexdigest()
-        return f"{tag}:{name}"
+    def _sessions(self, principal: str) -> str:
+        return f"{self._prefix}:p:{hashlib.sha256(_encode(principal)).hexdigest()[:32]}"
+
+    def _now(self) -> int | str:
+        """Return the time in milliseconds, or nothing: Redis looks at its clock then."""
+        return "" if self._clock is None else round(self._clock() * 1000)
 
     # In the thread of the worker
 
-    def _perform(self, commands: Sequence[_Command]) -> Sequence[Any]:
-        """Perform commands with one round trip."""
-        outcomes = self._send(commands)
-        for script in {each.script for each, outcome in self._unknown(commands, outcomes)}:
-            self._client.script_load(script.text)  # Redis has restarted, or never had it
-        unknown = self._unknown(commands, outcomes)
-        if unknown:
-            again = iter(self._send([each for each, _ in unknown]))
-            outcomes = [next(again) if _is_no_script(each) else each for each in outcomes]
-        self._record_use(commands)
+    def _perform(self, operations: Sequence[_Operation]) -> Sequence[Any]:
+        """Perform operations with one round trip."""
+        records = self._records_of_use(operations)
+        try:
+            outcomes = self._send([*(each.call for each in operations), *records.values()])
+        except Exception:
+            for index in records:
+                self._used_at.pop(index, None)
+            raise
+        self._delete_sessions(zip(records, outcomes[len(operations) :], strict=True))
+        del outcomes[len(operations) :]
+        if not self._is_checked and not all(isinstance(each, Exception) for each in outcomes):
+            self._check_settings()
         return outcomes
 
-    def _send(self, commands: Sequence[_Command]) -> list[Any]:
+    def _send(self, calls: Sequence[_Call]) -> list[Any]:
+        """Call scripts. Returns what each returns, or the exception with which it fails."""
+        outcomes = self._execute(calls)
+        unknown = [
+            number
+            for number, outcome in enumerate(outcomes)
+            if isinstance(outcome, self._errors.NoScriptError)
+        ]
+        if unknown:  # Redis has restarted, or never had these scripts
+            again = self._execute([calls[number] for number in unknown], with_text=True)
+            for number, outcome in zip(unknown, again, strict=True):
+                outcomes[number] = outcome
+        if any(isinstance(each, self._errors.ReadOnlyError) for each in outcomes):
+            # This is not the primary any more. Its name may lead to the new one by now.
+            if (pool := getattr(self._client, "connection_pool", None)) is not None:
+                pool.disconnect(inuse_connections=False)
+        return outcomes
+
+    def _execute(self, calls: Sequence[_Call], *, with_text: bool = False) -> list[Any]:
         pipeline = self._client.pipeline(transaction=False)
-        for each in commands:
-            pipeline.execute_command(
-                "EVALSHA", each.script.sha, len(each.keys), *each.keys, *each.arguments
-            )
+        for each in calls:
+            command = ("EVAL", each.script.text) if with_text else ("EVALSHA", each.script.sha)
+            pipeline.execute_command(*command, len(each.keys), *each.keys, *each.arguments)
         return list(pipeline.execute(raise_on_error=False))
 
-    def _unknown(
-        self, commands: Sequence[_Command], outcomes: Sequence[Any]
-    ) -> list[tuple[_Command, Any]]:
-        pairs = zip(commands, outcomes, strict=True)
-        return [(each, outcome) for each, outcome in pairs if _is_no_script(outcome)]
+    def _records_of_use(self, operations: Sequence[_Operation]) -> dict[str, _Call]:
+        """Return the calls that record which sessions are in use, by the index of the session.
 
-    def _record_use(self, commands: Sequence[_Command]) -> None:
-        """Record which sessions of which principals are in use, a few times in their life.
-
-        The sessions of one principal are in different slots, so no script can bound them.
+        The sessions of one principal are in different slots, so no script can bound them. Their use
+        is recorded a few times in their life.
         """
-        now, often = time.monotonic(), self._limits.max_stored_age / 3
-        for each in commands:
-            if each.principal is None:
+        now, interval = time.monotonic(), self._limits.max_stored_age / 3
+        records: dict[str, _Call] = {}
+        for each in operations:
+            if each.sessions is None:
                 continue
-            index = each.keys[-2]
-            if now - self._used_at.get(index, -often) < often:
-                continue
-            self._used_at[index] = now
-            digest = hashlib.sha256(each.principal.encode()).hexdigest()[:32]
-            sessions = f"{self._prefix}:p:{digest}"
-            self._client.zadd(sessions, {index: time.time()})
-            self._client.expire(sessions, round(self._limits.max_stored_age) + 1)
-            excess: Any = self._client.zcard(sessions)
-            for _ in range(min(8, excess - self._max_sessions)):
-                for name, _ in self._client.zpopmin(sessions):
-                    index_key = name.decode()
-                    ages_key = index_key.removesuffix("#index") + "#ages"
-                    self._send([_Command(_DROP, (index_key, ages_key), ())])
+            if each.is_drop:
+                self._used_at.pop(each.index, None)
+                records[each.index] = _Call(_FORGET, (each.sessions,), (each.index,))
+            elif now - self._used_at.get(each.index, -interval) >= interval:
+                self._used_at[each.index] = now
+                expired = self._max_age + self._max_age // 3 + 1
+                arguments = (each.index, self._now(), each.max_sessions, expired)
+                records[each.index] = _Call(_USE, (each.sessions,), arguments)
         if len(self._used_at) > 20_000:
-            self._used_at = {k: at for k, at in self._used_at.items() if now - at < often}
+            self._used_at = {k: at for k, at in self._used_at.items() if now - at < interval}
+        return records
+
+    def _delete_sessions(self, records: Any) -> None:
+        """Delete sessions of principals that have too many. What fails expires by itself."""
+        unused: list[bytes] = []
+        for index, outcome in records:
+            if isinstance(outcome, Exception):
+                self._used_at.pop(index, None)
+            elif isinstance(outcome, list):
+                unused += outcome
+        if not unused:
+            return
+        names = [each.decode().removesuffix("#index") for each in unused]
+        for name in names:
+            self._used_at.pop(f"{name}#index", None)
+        try:
+            self._send([_Call(_DROP, (f"{name}#index", f"{name}#ages")) for name in names])
+        except self._errors.RedisError as error:
+            _logger.debug("RedisStore: %s: %s", type(error).__name__, error)
+
+    def _check_settings(self) -> None:
+        """Log a warning if Redis says that it keeps no entries for good."""
+        self._is_checked = True
+        try:
+            found: dict[str, Any] = {**self._client.info("persistence")}
+            found.update(self._client.info("memory"))
+        except self._errors.RedisError as error:  # some services forbid it
+            _logger.debug("RedisStore: INFO: %s", error)
+            return
+        problems: list[str] = []
+        if found.get("aof_enabled") == 0:
+            problems.append("what is stored is lost when Redis ends: set appendonly yes")
+        if (policy := found.get("maxmemory_policy", "noeviction")) != "noeviction":
+            problems.append(
+                f"Redis deletes logs in use when its memory is full: set maxmemory-policy "
+                f"noeviction, and not {policy}"
+            )
+        if problems:
+            _logger.warning("RedisStore: %s", "; ".join(problems))
 
 
-def _is_no_script(outcome: object) -> bool:
-    return type(outcome).__name__ == "NoScriptError"
+def _library() -> Any:
+    try:
+        import redis
+    except ImportError as error:
+        raise ImportError("RedisStore needs the extra: pip install sansmcp[redis]") from error
+    return redis
 
 
-def _encode(entry: Entry) -> bytes:
+def _encode(text: str) -> bytes:
+    # Names may come from JSON, which can hold half of a surrogate pair.
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _log_name(stream: str) -> str:
+    """Return how a log is named in its key, and where its changes are told."""
+    if _SAFE_NAME.fullmatch(stream) is None:
+        return "~" + hashlib.sha256(_encode(stream)).hexdigest()
+    return stream
+
+
+def _encode_entry(entry: Entry) -> bytes:
     return _KINDS[entry.kind] + (b"1" if entry.final else b"0") + entry.data
 
 
-def _decode(seq: int, stored: bytes) -> Entry:
+def _decode_entry(seq: int, stored: bytes) -> Entry:
     return Entry(seq, stored[2:], stored[1:2] == b"1", _LETTERS[stored[:1]])

@@ -9,80 +9,94 @@ them together:
 
 A log is a hash and not a stream of Redis, because most logs have few entries, and a stream takes
 4 KiB for the first. An entry is found by its number, so a page is one command.
+
+Bytes are those that Redis takes, about: it needs 128 for each entry besides its data, and 768 for
+each log (Redis 7.0, ``MEMORY USAGE``).
+
+Redis refuses a script before its first write if memory is short, and does not undo a script that
+fails later. So a script checks its arguments and reads every key of its own before it writes.
 """
 
-APPEND = """
--- KEYS: log, index, ages
--- ARGV: first number, token, log's name, time in ms or '', most entries of a log, most bytes of a
---       session, most age in ms, the entries
-local log, index, ages = KEYS[1], KEYS[2], KEYS[3]
-local first, token, name = tonumber(ARGV[1]), ARGV[2], ARGV[3]
-local most_entries, most_bytes, most_age = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
-local count = #ARGV - 7
-local now = tonumber(ARGV[4])
-if now == nil then
+_NOW = """
+local function now_or(given)
+  if given ~= '' then return tonumber(given) end
   local time = redis.call('TIME')
-  now = time[1] * 1000 + math.floor(time[2] / 1000)
+  return time[1] * 1000 + math.floor(time[2] / 1000)
+end
+local function whole(number) return string.format('%.0f', number) end
+"""
+
+APPEND = f"""{_NOW}
+-- KEYS: log, index, ages
+-- ARGV: first number, token, what is told of the log, time in ms or '' for the clock of Redis, most
+--       entries of a log, most bytes of a session, most age in ms, the entries
+local log, index, ages = KEYS[1], KEYS[2], KEYS[3]
+local first, token, count = tonumber(ARGV[1]), ARGV[2], #ARGV - 7
+local most_entries, most_bytes, most_age = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
+local now = now_or(ARGV[4])
+if not (first and now and most_entries and most_bytes and most_age and count > 0
+        and most_age >= 1) then
+  return redis.error_reply('ERR sansmcp: bad arguments')
 end
 
 local known = redis.call('HMGET', log, 'first', 'last', 'bytes', 'token', 'from')
 local oldest, last, bytes = tonumber(known[1]), tonumber(known[2]), tonumber(known[3])
-if last then
+local total = tonumber(redis.call('HGET', index, '#') or 0)
+if oldest and last and bytes then
   if first > last + 1 then return 'behind' end
   if first <= last then
     if known[4] == token and tonumber(known[5]) == first then return 'stored' end
     return 'conflict'
   end
 else
-  oldest, last, bytes = first, first - 1, 0
+  oldest, last, bytes = first, first - 1, 768
+  -- The index may still count a log of this name that has expired.
+  total = total - tonumber(redis.call('HGET', index, log) or 0) + bytes
 end
-local total = tonumber(redis.call('HGET', index, '#') or 0)
+
+local function delete(other)
+  total = total - tonumber(redis.call('HGET', index, other) or 0)
+  redis.call('HDEL', index, other)
+  redis.call('ZREM', ages, other)
+  redis.call('UNLINK', other)
+end
 
 -- What is too old goes first: whole logs, at most eight at a time.
-local old = redis.call('ZRANGE', ages, '-inf', '(' .. string.format('%.0f', now - most_age),
-                       'BYSCORE', 'LIMIT', 0, 8)
-for _, each in ipairs(old) do
-  if each ~= log then
-    total = total - tonumber(redis.call('HGET', index, each) or 0)
-    redis.call('HDEL', index, each)
-    redis.call('ZREM', ages, each)
-    redis.call('UNLINK', each)
-  end
+for _, other in ipairs(redis.call('ZRANGEBYSCORE', ages, '-inf', '(' .. whole(now - most_age),
+                                  'LIMIT', 0, 8)) do
+  if other ~= log then delete(other) end
 end
 
-local added = 0
 for number = 1, count do
   local entry = ARGV[7 + number]
-  redis.call('HSET', log, string.format('%.0f', last + number), entry)
-  added = added + #entry + 64
+  redis.call('HSET', log, whole(last + number), entry)
+  bytes, total = bytes + #entry + 128, total + #entry + 128
 end
 last = last + count
-bytes, total = bytes + added, total + added
-
-local function shorten()
-  local entry = redis.call('HGET', log, string.format('%.0f', oldest))
-  redis.call('HDEL', log, string.format('%.0f', oldest))
-  bytes, total, oldest = bytes - #entry - 64, total - #entry - 64, oldest + 1
+while oldest < last and (last - oldest >= most_entries or bytes > most_bytes) do
+  local size = redis.call('HSTRLEN', log, whole(oldest)) + 128
+  redis.call('HDEL', log, whole(oldest))
+  bytes, total, oldest = bytes - size, total - size, oldest + 1
 end
-while oldest < last and (last - oldest >= most_entries or bytes > most_bytes) do shorten() end
 
--- Then the logs of the session that were used longest ago, and at last the beginning of this one.
+-- Then other logs of the session. Of the eight that were used longest ago the largest goes: small
+-- ones record that the session exists, or that a call was cancelled.
 while total > most_bytes do
-  local victim = redis.call('ZRANGE', ages, 0, 0)[1]
-  if victim == log then victim = redis.call('ZRANGE', ages, 1, 1)[1] end
+  local victim, largest = nil, -1
+  for _, other in ipairs(redis.call('ZRANGE', ages, 0, 8)) do
+    local size = tonumber(redis.call('HGET', index, other) or 0)
+    if other ~= log and size > largest then victim, largest = other, size end
+  end
   if not victim then break end
-  total = total - tonumber(redis.call('HGET', index, victim) or 0)
-  redis.call('HDEL', index, victim)
-  redis.call('ZREM', ages, victim)
-  redis.call('UNLINK', victim)
+  delete(victim)
 end
 
-redis.call('HSET', log, 'first', string.format('%.0f', oldest), 'last', string.format('%.0f', last),
-           'bytes', bytes, 'token', token, 'from', string.format('%.0f', first))
-redis.call('HSET', index, log, bytes, '#', total)
-redis.call('ZADD', ages, now, log)
-for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, most_age) end
-redis.call('PUBLISH', index, name)
+redis.call('HSET', log, 'first', whole(oldest), 'last', whole(last), 'bytes', whole(bytes),
+           'token', token, 'from', whole(first))
+redis.call('HSET', index, log, whole(bytes), '#', whole(total))
+redis.call('ZADD', ages, whole(now), log)
+for _, key in ipairs(KEYS) do redis.call('PEXPIRE', key, whole(most_age)) end
+redis.call('PUBLISH', index, ARGV[3])
 return 'stored'
 """
 
@@ -91,15 +105,16 @@ READ = """
 -- ARGV: after, most entries, most bytes
 -- Returns the number of the first entry, the last number, the last entry without its data, and the
 -- entries; nothing if the log does not exist.
+local function whole(number) return string.format('%.0f', number) end
 local known = redis.call('HMGET', KEYS[1], 'first', 'last')
 local oldest, last = tonumber(known[1]), tonumber(known[2])
-if not last then return false end
+if not (oldest and last) then return false end
 local from = math.max(tonumber(ARGV[1]) + 1, oldest)
-local final = redis.call('HGET', KEYS[1], string.format('%.0f', last))
-local page = {string.format('%.0f', from), string.format('%.0f', last), string.sub(final, 1, 2)}
+local final = redis.call('HGET', KEYS[1], whole(last))
+local page = {whole(from), whole(last), string.sub(final, 1, 2)}
 local size = 0
 for number = from, math.min(last, from + tonumber(ARGV[2]) - 1) do
-  local entry = redis.call('HGET', KEYS[1], string.format('%.0f', number))
+  local entry = redis.call('HGET', KEYS[1], whole(number))
   size = size + #entry - 2
   if number > from and size > tonumber(ARGV[3]) then break end
   page[#page + 1] = entry
@@ -113,4 +128,24 @@ local logs = redis.call('ZRANGE', KEYS[2], 0, -1)
 for _, log in ipairs(logs) do redis.call('UNLINK', log) end
 redis.call('UNLINK', KEYS[1], KEYS[2])
 return #logs
+"""
+
+USE = f"""{_NOW}
+-- KEYS: sessions of a principal, a sorted set: the index of each by the time of its last use
+-- ARGV: index, time in ms or '', most sessions, ms after which an unused session has expired
+-- Returns the sessions that have to go, at most eight: those that were used longest ago.
+local now, most_age = now_or(ARGV[2]), tonumber(ARGV[4])
+redis.call('ZADD', KEYS[1], whole(now), ARGV[1])
+redis.call('PEXPIRE', KEYS[1], whole(most_age))
+redis.call('ZREMRANGEBYSCORE', KEYS[1], '-inf', '(' .. whole(now - most_age))
+local excess = math.min(8, redis.call('ZCARD', KEYS[1]) - tonumber(ARGV[3]))
+if excess <= 0 then return {{}} end
+local unused = redis.call('ZRANGE', KEYS[1], 0, excess - 1)
+redis.call('ZREM', KEYS[1], unpack(unused))
+return unused
+"""
+
+FORGET = """
+-- KEYS: sessions of a principal. ARGV: the index of one that is deleted.
+return redis.call('ZREM', KEYS[1], ARGV[1])
 """
