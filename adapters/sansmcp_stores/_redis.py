@@ -7,7 +7,6 @@ import hashlib
 import logging
 import re
 import secrets
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -352,10 +351,11 @@ class RedisStore:
             again = self._execute([calls[number] for number in unknown], with_text=True)
             for number, outcome in zip(unknown, again, strict=True):
                 outcomes[number] = outcome
-        if any(isinstance(each, self._errors.ReadOnlyError) for each in outcomes):
+        pool = getattr(self._client, "connection_pool", None)
+        is_replica = any(isinstance(each, self._errors.ReadOnlyError) for each in outcomes)
+        if is_replica and pool is not None:
             # This is not the primary any more. Its name may lead to the new one by now.
-            if (pool := getattr(self._client, "connection_pool", None)) is not None:
-                pool.disconnect(inuse_connections=False)
+            pool.disconnect(inuse_connections=False)
         return outcomes
 
     def _execute(self, calls: Sequence[_Call], *, with_text: bool = False) -> list[Any]:

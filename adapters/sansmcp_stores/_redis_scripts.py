@@ -1,7 +1,7 @@
 """The scripts that Redis runs for the store: each is one step, which no other command interrupts.
 
-All keys of a session have one hash tag, so they are in one slot of a cluster, and one script may use
-them together:
+All keys of a session have one hash tag, so they are in one slot of a cluster, and one script may
+use them together:
 
 * a hash for each log: its entries by number, and the fields of :data:`APPEND`;
 * the *index* of the session, a hash: the bytes of each log, and their sum (``#``);

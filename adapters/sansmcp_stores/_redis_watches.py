@@ -55,10 +55,12 @@ class RedisWatches:
         """Channels that may have to be subscribed to, or not any more."""
         self._confirmed: set[str] = set()
         """Channels of which Redis has confirmed the subscription."""
-        self._new: list[tuple[str, Callable[[], None]]] = []
-        """Functions that have to be called once if their channel is subscribed to already."""
+        self._new: list[tuple[str, str, object]] = []
+        """Watches that have to be called once if their channel is subscribed to already."""
         self._is_rung = False
         """The thread is about to look for new watches."""
+        self._delay = _FIRST_DELAY
+        """Seconds until the connection is made again if it breaks now."""
 
     def add(self, channel: str, log: str, changed: Callable[[], None]) -> Callable[[], None]:
         """Watch a log. Returns a function that ends the watch. Call :meth:`update` afterwards.
@@ -74,7 +76,7 @@ class RedisWatches:
             if channel not in self._channels:
                 self._touched.add(channel)
             self._channels.setdefault(channel, {}).setdefault(log, {})[name] = changed
-            self._new.append((channel, changed))
+            self._new.append((channel, log, name))
 
         def end() -> None:
             with self._lock:
@@ -106,7 +108,12 @@ class RedisWatches:
                 )
                 self._thread.start()
             self._is_rung |= must_ring
-            functions = [changed for channel, changed in new if channel in self._confirmed]
+            functions = [
+                self._channels[channel][log][name]
+                for channel, log, name in new
+                if channel in self._confirmed
+                and name in self._channels.get(channel, {}).get(log, {})
+            ]
         _call(functions)
         if must_ring:
             try:
@@ -149,7 +156,6 @@ class RedisWatches:
     # In the thread
 
     def _run(self) -> None:
-        self._delay = _FIRST_DELAY
         while not self._closed.is_set():
             subscriptions: Any = None
             try:
@@ -161,6 +167,8 @@ class RedisWatches:
                 is_first = self._delay == _FIRST_DELAY
                 level = logging.WARNING if is_first else logging.DEBUG
                 _logger.log(level, "redis watches: %s: %s", type(error).__name__, error)
+                with self._lock:
+                    self._confirmed.clear()
                 self._closed.wait(self._delay)
                 self._delay = min(2 * self._delay, _LONGEST_DELAY)
             finally:

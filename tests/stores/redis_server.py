@@ -40,7 +40,7 @@ class RedisServer:
         import redis
 
         self._directory = directory
-        self._settings = settings or APPEND_ONLY
+        self.settings = settings or APPEND_ONLY
         self._program = redis_program()
         self.port = free_port()
         self.url = url.format(port=self.port) or f"redis://127.0.0.1:{self.port}"
@@ -56,7 +56,7 @@ class RedisServer:
         where = ("--port", f"{self.port}", "--bind", "127.0.0.1", "--dir", str(self._directory))
         with log.open("ab") as output:
             self.process = subprocess.Popen(
-                [self._program, *where, "--loglevel", "warning", *self._settings],
+                [self._program, *where, "--loglevel", "warning", *self.settings],
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
@@ -120,8 +120,10 @@ class Cable:
         self._lose: bytes | None = None
         self.is_cut = False
         """New connections are closed at once."""
-        self.is_silent = False
-        """Nothing is passed on, and nothing is closed."""
+        self.connections = 0
+        """How many have been accepted."""
+        self._is_audible = threading.Event()
+        self._is_audible.set()
         self.lost = threading.Event()
         """A reply has been lost."""
         threading.Thread(target=self._accept, daemon=True).start()
@@ -139,12 +141,18 @@ class Cable:
         for pair in pairs:
             _close(*pair)
 
+    def fall_silent(self) -> None:
+        """Pass nothing on, and close nothing."""
+        self._is_audible.clear()
+
     def mend(self) -> None:
-        """Let new connections through."""
-        self.is_cut = self.is_silent = False
+        """Let new connections through, and what has been held back."""
+        self.is_cut = False
+        self._is_audible.set()
 
     def close(self) -> None:
         """End all."""
+        self._is_audible.set()
         self.cut()
         _close(self._listener)
 
@@ -154,6 +162,7 @@ class Cable:
                 client, _ = self._listener.accept()
             except OSError:
                 return
+            self.connections += 1
             if self.is_cut:
                 _close(client)
                 continue
@@ -182,8 +191,8 @@ class Cable:
                         _close(client, server)
                         self.lost.set()
                         return
-                    if not self.is_silent:
-                        other[source].sendall(data)
+                    self._is_audible.wait()
+                    other[source].sendall(data)
         _close(client, server)
 
 
