@@ -10,7 +10,7 @@ import socket
 import subprocess
 import threading
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import ExitStack, closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -33,12 +33,16 @@ def redis_program() -> str:
     return program
 
 
+def redis_library() -> Any:
+    """The client library, whose types are of no use to a strict check."""
+    return pytest.importorskip("redis")
+
+
 class RedisServer:
     """A process of Redis, which can be stopped and started again with what it has written."""
 
     def __init__(self, directory: Path, *settings: str, url: str = "") -> None:
-        import redis
-
+        redis = redis_library()
         self._directory = directory
         self.settings = settings or APPEND_ONLY
         self._program = redis_program()
@@ -50,8 +54,7 @@ class RedisServer:
 
     def start(self) -> None:
         """Start, and return when it answers and has loaded its file."""
-        import redis
-
+        redis = redis_library()
         log = self._directory / "redis.log"
         where = ("--port", f"{self.port}", "--bind", "127.0.0.1", "--dir", str(self._directory))
         with log.open("ab") as output:
@@ -85,7 +88,7 @@ class RedisServer:
         self.process.wait(20)
 
     @contextmanager
-    def hanging(self) -> Iterator[None]:
+    def hanging(self) -> Generator[None, None, None]:
         """It does nothing, but its connections stay open."""
         self.process.send_signal(signal.SIGSTOP)
         try:
@@ -95,7 +98,7 @@ class RedisServer:
 
 
 @contextmanager
-def running(directory: Path, *settings: str, url: str = "") -> Iterator[RedisServer]:
+def running(directory: Path, *settings: str, url: str = "") -> Generator[RedisServer, None, None]:
     """Run a server of one's own."""
     directory.mkdir(exist_ok=True)
     server = RedisServer(directory, *settings, url=url)
@@ -188,8 +191,8 @@ class Cable:
                     if source is client and self._lose is not None and self._lose in data:
                         self._lose, loses = None, True
                     if source is server and loses:
-                        _close(client, server)
                         self.lost.set()
+                        _close(client, server)
                         return
                     self._is_audible.wait()
                     other[source].sendall(data)
@@ -211,10 +214,9 @@ def cable(port: int) -> Generator[Cable, None, None]:
 
 
 @contextmanager
-def sentinel(directory: Path, port: int) -> Iterator[int]:
+def sentinel(directory: Path, port: int) -> Generator[int, None, None]:
     """Run a Sentinel that watches a server, which it calls ``main``. Gives its port."""
-    import redis
-
+    redis = redis_library()
     own = free_port()
     file = directory / "sentinel.conf"
     lines = (
@@ -222,7 +224,7 @@ def sentinel(directory: Path, port: int) -> Iterator[int]:
         "bind 127.0.0.1",
         f"dir {directory}",
         f"sentinel monitor main 127.0.0.1 {port} 1",
-        "sentinel down-after-milliseconds main 300",
+        "sentinel down-after-milliseconds main 500",
         "sentinel failover-timeout main 2000",
     )
     file.write_text("\n".join(lines) + "\n", "utf-8")
