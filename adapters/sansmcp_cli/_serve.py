@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import signal
 import sqlite3
 import sys
@@ -14,7 +15,7 @@ import attrs
 
 import sansmcp
 from sansmcp_local import ServeSettings
-from sansmcp_stores import SqliteStore
+from sansmcp_stores import RedisStore, SqliteStore
 
 from ._adapters import adapter_of, add_adapter
 from ._load import load
@@ -75,9 +76,10 @@ def _add_keeping(command: argparse.ArgumentParser) -> None:
     """Add the options about stopping and storage."""
     command.add_argument(
         "--store",
-        metavar="FILE",
+        metavar="FILE|URL",
         help="keep sessions and streams in this file, which other processes on this machine may "
-        "use, too: each request may come to any of them",
+        "use, too: each request may come to any of them; or in Redis (redis://, rediss:// or "
+        "unix://), for processes on any machines",
     )
     command.add_argument(
         "--multi-turn", action="store_true", help="offer multi-turn event streams (SEP-1858)"
@@ -148,12 +150,33 @@ def _load(reference: str) -> sansmcp.App:
     return found
 
 
-def _store(file: str) -> SqliteStore:
-    """Open a store that servers share; its key is in a file beside it. Raises UsageError."""
+def _store(place: str) -> SqliteStore | RedisStore:
+    """Open a store that servers share.
+
+    Raises:
+        UsageError: the file, or Redis, cannot be used.
+    """
+    if re.match(r"(rediss?|unix)://", place):
+        return _redis_store(place)
     try:
-        return SqliteStore(file)
+        return SqliteStore(place)
     except (OSError, sqlite3.Error, sansmcp.LocalProtocolError) as error:
-        raise UsageError(f"Cannot use {file!r} as a store: {error}") from error
+        raise UsageError(f"Cannot use {place!r} as a store: {error}") from error
+
+
+def _redis_store(url: str) -> RedisStore:
+    # The URL may have a password, and is not shown.
+    try:
+        store = RedisStore.from_url(url)
+    except (ImportError, ValueError, sansmcp.LocalProtocolError) as error:
+        raise UsageError(f"Cannot use Redis as a store: {error}") from error
+    from redis import RedisError
+
+    try:
+        _ = store.secret
+    except (RedisError, sansmcp.LocalProtocolError) as error:
+        raise UsageError(f"Cannot use Redis as a store: {error}") from error
+    return store
 
 
 def _address(text: str) -> tuple[str, int | range]:

@@ -1,4 +1,4 @@
-"""Processes that share a file, and a client for the tool that asks."""
+"""Processes that share a store, and a client for the tool that asks."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import sansmcp
 import sansmcp_trio
 
 from ..cli.conftest import started
+from .redis_server import running
 
 WAYS = {
     "requests": ("2025-06-18", False),
@@ -35,12 +36,14 @@ class Server:
         self.port = sansmcp.Url.parse(process.stdout.readline().strip()).port
 
 
-@pytest.fixture
-def servers(tmp_path: Path) -> Generator[list[Server], None, None]:
+@pytest.fixture(params=["SQLite", "Redis"])
+def servers(tmp_path: Path, request: pytest.FixtureRequest) -> Generator[list[Server], None, None]:
     """Three processes with the example application."""
-    store = str(tmp_path / "store.db")
-    command = ("serve", "--http", "127.0.0.1:0", "--store", store, "--multi-turn")
     with ExitStack() as stack:
+        store = str(tmp_path / "store.db")
+        if request.param == "Redis":
+            store = stack.enter_context(running(tmp_path / "redis")).url
+        command = ("serve", "--http", "127.0.0.1:0", "--store", store, "--multi-turn")
         processes = [stack.enter_context(started(*command)) for _ in range(3)]
         yield [Server(process) for process in processes]
 

@@ -1,8 +1,9 @@
 """A server of its own process: ``python -m tests.stores.server STORE JOURNAL``.
 
-It says its port, and then serves a tool that needs two rounds of answers, and one that waits. Who
-has authenticated the clients is a proxy that does not exist: it would say in a header who they are.
-What becomes of handlers is written down in the journal of all processes, line by line.
+STORE is a file, or the URL of a Redis. It says its port, and then serves a tool that needs two
+rounds of answers, and one that waits. Who has authenticated the clients is a proxy that does not
+exist: it would say in a header who they are. What becomes of handlers is written down in the
+journal of all processes, line by line.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import uvicorn
 
 from sansmcp import App, ConnectionInfo, InputRequest, InputRequired, RequestHead
 from sansmcp_asgi import Call, asgi_app
-from sansmcp_stores import SqliteStore
+from sansmcp_stores import RedisStore, SqliteStore
 
 WHO = "x-authenticated-user"
 
@@ -79,7 +80,11 @@ async def who(head: RequestHead, connection: ConnectionInfo) -> str:
 
 
 if __name__ == "__main__":
-    store = SqliteStore(sys.argv[1], busy_timeout=20)
+    store: SqliteStore | RedisStore
+    if sys.argv[1].startswith("redis:"):
+        store = RedisStore.from_url(sys.argv[1])
+    else:
+        store = SqliteStore(sys.argv[1], busy_timeout=20)
     journal = os.open(sys.argv[2], os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     web = asgi_app(
         app,

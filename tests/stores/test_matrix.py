@@ -39,6 +39,7 @@ import sansmcp_trio
 
 from ..cli.conftest import ROOT, environment
 from .conftest import DEFAULT_LIMITS, ONE_REQUEST_EACH, WAYS, connect
+from .redis_server import running
 from .relay import Relay, relaying
 from .server import WHO
 from .strangers import Attempt, Spy, attempts, initialize
@@ -46,17 +47,17 @@ from .strangers import Attempt, Spy, attempts, initialize
 requirement = pytest.mark.requirement
 
 CALLS = {"one process": 8, "any process": 8, "the one that has asked is killed": 2}
-"""In each way, with cuts and without: 108 in all."""
+"""In each way, with cuts and without: 108 in all, for each store."""
 KILLED = list(CALLS)[2]
 LONGEST_LIFE = 2500
 """Bytes of a connection that is cut; a round takes about half as many."""
 
 
 class Fleet:
-    """Processes that share a file, of which some are killed."""
+    """Processes that share a store, of which some are killed."""
 
-    def __init__(self, directory: Path, stack: ExitStack, count: int) -> None:
-        self._files = directory / "store.db", directory / "journal"
+    def __init__(self, directory: Path, stack: ExitStack, count: int, store: str) -> None:
+        self._files = store or directory / "store.db", directory / "journal"
         self._stack = stack
         self._processes = [self._new() for _ in range(count)]
         self.ports = [_port(process) for process in self._processes]
@@ -95,12 +96,17 @@ def _port(process: subprocess.Popen[str]) -> int:
     return int(process.stdout.readline())
 
 
-@pytest.fixture(scope="module")
-def fleets(tmp_path_factory: pytest.TempPathFactory) -> Generator[dict[str, Fleet], None, None]:
+@pytest.fixture(scope="module", params=["SQLite", "Redis"])
+def fleets(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Generator[dict[str, Fleet], None, None]:
     """Three processes, and one that is replaced by the next."""
     with ExitStack() as stack:
-        three = Fleet(tmp_path_factory.mktemp("three"), stack, 3)
-        one = Fleet(tmp_path_factory.mktemp("one"), stack, 1)
+        store = ""
+        if request.param == "Redis":
+            store = stack.enter_context(running(tmp_path_factory.mktemp("redis"))).url
+        three = Fleet(tmp_path_factory.mktemp("three"), stack, 3, store)
+        one = Fleet(tmp_path_factory.mktemp("one"), stack, 1, store)
         yield {place: one if place == KILLED else three for place in CALLS}
 
 

@@ -1,4 +1,4 @@
-"""Real processes that share a file, behind a relay that sends each connection to another one."""
+"""Real processes that share a store, behind a relay that sends each connection to another one."""
 
 from __future__ import annotations
 

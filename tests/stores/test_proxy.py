@@ -1,4 +1,4 @@
-"""Real processes that share a file, behind a proxy as it is used in production (HAProxy)."""
+"""Real processes that share a store, behind a proxy as it is used in production (HAProxy)."""
 
 from __future__ import annotations
 
