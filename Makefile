@@ -95,6 +95,7 @@ bench: $(VENV)/installed-bench
 	$(BIN)/python -m benchmarks.clients 0.5
 	$(BIN)/python -m benchmarks.streams 10000
 	$(BIN)/python -m benchmarks.stdio 5000
+	$(BIN)/python -m benchmarks.stores 5000
 	$(BIN)/python -m benchmarks.footprint
 
 bench-quick: $(VENV)/installed-bench

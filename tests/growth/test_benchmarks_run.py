@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import socket
 import sys
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks import clients, measuring, parsers, plot, stdio, streams
+from benchmarks import clients, measuring, parsers, plot, stdio, stores, streams
 from benchmarks.measuring import Cost, Costs, Skipped, column_of, in_rounds, table
 from benchmarks.parsers import Times
 from benchmarks.workloads import OURS, Workload, peer, workloads
@@ -159,3 +160,13 @@ def test_contestants_do_what_they_are_asked_for(
     monkeypatch.setattr(measuring, "ROUNDS", 1)
     assert len(few) == 3
     assert all(cost.rate > 0 for cost in benchmark.measure(much).values())
+
+
+@pytest.mark.parametrize("place", ["", "store.db"], ids=["memory", "SQLite"])
+def test_every_store_is_used_in_every_way(place: str, tmp_path: Path) -> None:
+    """That of Redis is a server that may not be installed, used as the one of SQLite is."""
+    with closing(stores.Contestant(place and str(tmp_path / place), 40)) as contestant:
+        costs = in_rounds(contestant.measures())
+        assert list(costs) == [stores.ALONE, stores.TOGETHER, stores.READ]
+        if place:
+            assert contestant.wake_up().count("|") == 2

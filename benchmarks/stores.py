@@ -1,0 +1,237 @@
+"""Compare the stores: ``python -m benchmarks.stores [appends]``.
+
+Each store is used on asyncio, as an adapter does. What counts is the processor time of our process,
+with all its threads, for an append or a page, and how many there are in a second. Entries have 300
+bytes. Each append goes to a log of its own session.
+
+Then another process watches a log, and reads what is new in it: the time from before the append
+until it has the entry.
+
+SQLite synchronises each group of appends with the disk of the temporary folder, so its rate is that
+of the disk. Redis runs beside us with ``appendfsync everysec``; its own processor time is not
+counted.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Generator, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from sansmcp import AppendResult, AsyncStore, Entry, Limits, MemoryStore, Store, StreamKey
+from sansmcp_stores import RedisStore, SqliteStore
+
+from .measuring import Cost, Skipped, in_rounds, line_from, skip, started, table
+
+BYTES = 300
+PAGE = 128
+AT_ONCE = 32
+ALONE, TOGETHER, READ = "append, alone", f"append, {AT_ONCE} at once", f"page of {PAGE}"
+LIMITS = Limits(max_stored_bytes=1 << 30, max_stored_entries=10**7)
+WATCHED = StreamKey("", "watched", "stream")
+
+
+def open_store(place: str) -> Any:
+    """Open the store at a URL, in a file, or in memory where nothing is named."""
+    if not place:
+        return MemoryStore(LIMITS)
+    if place.startswith("redis:"):
+        return RedisStore.from_url(place, LIMITS)
+    return SqliteStore(place, LIMITS)
+
+
+async def _done(result: Any) -> Any:
+    """Wait for a store that is asynchronous."""
+    return await result if hasattr(result, "__await__") else result
+
+
+class Writer:
+    """Appends one entry after another to a log."""
+
+    def __init__(self, store: Store | AsyncStore, key: StreamKey) -> None:
+        self._store, self._key = store, key
+        self._numbers = itertools.count(1)
+
+    async def append(self, data: bytes = b"x" * BYTES) -> None:
+        """Append the next entry."""
+        seq = next(self._numbers)
+        entry = Entry(seq, data)
+        appending = self._store.append(self._key, (entry,), token=f"{self._key}{seq}", now=0.0)
+        if await _done(appending) is not AppendResult.STORED:
+            raise Skipped("an append was refused")
+
+
+class Contestant:
+    """A store that is open in this process."""
+
+    def __init__(self, place: str, count: int) -> None:
+        self.place = place
+        self._store = open_store(place)
+        self._count = count
+        self._sessions = itertools.count()
+
+    def close(self) -> None:
+        """Close the store."""
+        if hasattr(self._store, "close"):
+            self._store.close()
+
+    def measures(self) -> Mapping[str, Callable[[], Cost]]:
+        """What is measured, by its column."""
+        return {
+            ALONE: partial(self._measured, self._append, 1),
+            TOGETHER: partial(self._measured, self._append, AT_ONCE),
+            READ: partial(self._measured, self._read, 1),
+        }
+
+    def _measured(self, work: Callable[[Writer, StreamKey, int], Any], tasks: int) -> Cost:
+        return asyncio.run(self._cost(work, tasks))
+
+    async def _cost(self, work: Callable[[Writer, StreamKey, int], Any], tasks: int) -> Cost:
+        keys = [StreamKey("", f"session {next(self._sessions)}", "stream") for _ in range(tasks)]
+        writers = [Writer(self._store, key) for key in keys]
+        await asyncio.gather(*(writer.append() for writer in writers))
+        if work == self._read:
+            for _ in range(PAGE - 1):
+                await writers[0].append()
+        each = max(self._count // tasks, 1)
+        start, cpu = time.perf_counter(), time.process_time()
+        await asyncio.gather(*(work(w, k, each) for w, k in zip(writers, keys, strict=True)))
+        count = each * tasks
+        seconds, cpu = time.perf_counter() - start, time.process_time() - cpu
+        for key in keys:
+            await _done(self._store.drop(key.principal, key.session))
+        return Cost(seconds / count, cpu / count)
+
+    async def _append(self, writer: Writer, key: StreamKey, count: int) -> None:
+        for _ in range(count):
+            await writer.append()
+
+    async def _read(self, writer: Writer, key: StreamKey, count: int) -> None:
+        for _ in range(count):
+            page = await _done(self._store.read(key, 0, limit=PAGE, max_bytes=1 << 20))
+            if len(page.entries) != PAGE:
+                raise Skipped("a page is not whole")
+
+    def wake_up(self) -> str:
+        """Append entries that another process watches. Gives what it has found."""
+        with started("stores", "watch", self.place, str(self._count // 10)) as process:
+            if line_from(process) != "ready":
+                raise Skipped("the other process does not watch")
+            asyncio.run(self._append_slowly())
+            return line_from(process)
+
+    async def _append_slowly(self) -> None:
+        writer = Writer(self._store, WATCHED)
+        for _ in range(self._count // 10):
+            await asyncio.sleep(0.01)
+            await writer.append(b"%d" % time.monotonic_ns())
+
+
+async def watch(place: str, count: int) -> None:
+    """Watch a log until it has so many entries, and print how long each took to arrive."""
+    store = open_store(place)
+    loop = asyncio.get_running_loop()
+    has_changed = asyncio.Event()
+    end = store.watch(WATCHED, partial(loop.call_soon_threadsafe, has_changed.set))
+    await has_changed.wait()
+    print("ready", flush=True)
+    found: list[float] = []
+    cpu = time.process_time()
+    while len(found) < count:
+        await has_changed.wait()
+        has_changed.clear()
+        page = await store.read(WATCHED, len(found), limit=PAGE, max_bytes=1 << 20)
+        now = time.monotonic_ns()
+        found += [(now - int(entry.data)) / 1e6 for entry in (page.entries if page else ())]
+    cpu = (time.process_time() - cpu) / count * 1e6
+    end()
+    store.close()
+    centiles = statistics.quantiles(found, n=20)
+    print(f"{centiles[9]:.2f} | {centiles[18]:.2f} | {cpu:.0f}", flush=True)
+
+
+@contextmanager
+def redis_server(directory: Path) -> Generator[str]:
+    """Run Redis. Gives its URL.
+
+    Raises:
+        Skipped: it is not installed, or does not start.
+    """
+    program = shutil.which("redis-server")
+    if program is None:
+        raise Skipped("needs redis-server")
+    try:
+        import redis
+    except ImportError as error:
+        raise Skipped(str(error)) from error
+    port = 20_000 + os.getpid() % 10_000
+    where = ("--port", f"{port}", "--bind", "127.0.0.1", "--dir", str(directory))
+    keeping = ("--save", "", "--appendonly", "yes", "--appendfsync", "everysec")
+    command = [program, *where, *keeping]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
+        try:
+            client: Any = redis.Redis(port=port)
+            while process.poll() is None:
+                with suppress(redis.ConnectionError):
+                    client.ping()
+                    break
+                time.sleep(0.01)
+            else:
+                raise Skipped("redis-server does not start")
+            client.close()
+            yield f"redis://127.0.0.1:{port}"
+        finally:
+            process.terminate()
+
+
+def places(stack: ExitStack, directory: Path) -> Iterator[tuple[str, str]]:
+    """The stores that can be opened here, and where each is."""
+    yield "memory", ""
+    yield "SQLite", str(directory / "store.db")
+    try:
+        yield "Redis", stack.enter_context(redis_server(directory))
+    except Skipped as reason:
+        skip("Redis", reason)
+
+
+def main(count: int = 2000) -> None:
+    """Measure all, and print two tables."""
+    with ExitStack() as stack:
+        directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        contestants = {
+            name: stack.enter_context(closing(Contestant(place, count)))
+            for name, place in places(stack, directory)
+        }
+        measures = {
+            f"{name}: {column}": measure
+            for name, contestant in contestants.items()
+            for column, measure in contestant.measures().items()
+        }
+        print(table("store", in_rounds(measures), (ALONE, TOGETHER, READ)))
+        print("\n| store | wake-up p50, ms | p95, ms | processor time of the reader, µs |")
+        print("|---|---|---|---|")
+        for name, contestant in contestants.items():
+            if not contestant.place:
+                continue
+            try:
+                print(f"| {name} | {contestant.wake_up()} |", flush=True)
+            except Skipped as reason:
+                skip(name, reason)
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["watch"]:
+        asyncio.run(watch(sys.argv[2], int(sys.argv[3])))
+    else:
+        main(*map(int, sys.argv[1:]))
