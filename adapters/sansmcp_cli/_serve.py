@@ -170,11 +170,9 @@ def _redis_store(url: str) -> RedisStore:
         store = RedisStore.from_url(url)
     except (ImportError, ValueError, sansmcp.LocalProtocolError) as error:
         raise UsageError(f"Cannot use Redis as a store: {error}") from error
-    from redis import RedisError
-
     try:
         _ = store.secret
-    except (RedisError, sansmcp.LocalProtocolError) as error:
+    except Exception as error:  # of the client library, which is imported only for such a URL
         raise UsageError(f"Cannot use Redis as a store: {error}") from error
     return store
 

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from redis import Redis, RedisCluster
 
     RedisClient: TypeAlias = Redis | RedisCluster
+else:
+    RedisClient = Any
 
 _logger = logging.getLogger("sansmcp")
 

@@ -21,6 +21,7 @@ COMMON = {"127.0.0.1", "http", "https", "latin-1", "localhost", "replace", "sans
 OWN_WORDS = {
     "sansmcp_asgi": {"body", "client", "headers", "method", "path", "status", "type"},
     "sansmcp_pytest": {"client", "connection", "refuse", "s", "server"},
+    "sansmcp_stores": {"0", "1", "data", "message", "result", "retry", "subscribe", "type"},
     "sansmcp_wsgi": {"_"},
 }
 """What an adapter has to call things because the interface that it serves does so."""

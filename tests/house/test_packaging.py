@@ -26,6 +26,7 @@ EXTRA_OF = {
     "sansmcp_httpx": "httpx",
     "sansmcp_loop": "trio",
     "sansmcp_pytest": "pytest",
+    "sansmcp_stores": "redis",
     "sansmcp_trio": "trio",
 }
 """The extra that brings what a package needs beyond the requirements of all."""
@@ -186,7 +187,7 @@ def test_pytest_finds_its_plugin() -> None:
 def test_the_lowest_versions_are_those_of_the_constraints() -> None:
     """What CI installs with tests/lowest.txt is the lowest that setup.cfg allows."""
     lines = entries("options", "install_requires")
-    for extra in ("trio", "httpx", "fast"):
+    for extra in ("trio", "httpx", "redis", "fast"):
         lines += entries("options.extras_require", extra)
     allowed = dict(re.findall(r"^([\w-]+) >= ([\d.]+)", "\n".join(lines), re.MULTILINE))
     del allowed["typing_extensions"]  # what the tests use needs newer ones
