@@ -824,6 +824,16 @@ def test_a_password(tmp_path: Path, prefix: str, open_store: OpenStore) -> None:
                 store.append(KEY, entries(1))
 
 
+def test_a_user_of_redis_who_may_do_little(own: RedisServer, prefix: str) -> None:
+    """It may use the keys and channels of the store, and no dangerous command."""
+    own.client.execute_command(
+        *("ACL", "SETUSER", "mcp", "on", ">secret", "+@all", "-@dangerous"),
+        *(f"~{prefix}:*", f"&{prefix}:*"),
+    )
+    url = own.url.replace("redis://", "redis://mcp:secret@")
+    check_use(RedisStore.from_url(url, prefix=prefix))
+
+
 def test_a_unix_socket(tmp_path: Path, prefix: str) -> None:
     with running(tmp_path / "redis", "--save", "", "--unixsocket", str(tmp_path / "r.sock")):
         check_use(RedisStore.from_url(f"unix://{tmp_path}/r.sock", prefix=prefix))
