@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import threading
 from collections.abc import Callable, Coroutine
-from typing import Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from sansmcp_local import log_unexpected
+
+if TYPE_CHECKING:
+    import asyncio  # else imported when an asynchronous store is used: most servers have none
 
 _Work: TypeAlias = Callable[..., Coroutine[Any, Any, None]]
 
@@ -84,6 +86,8 @@ class StoreLoop:
             self._submitted += 1
 
     def _start_thread(self) -> asyncio.AbstractEventLoop:
+        import asyncio
+
         loop = asyncio.new_event_loop()
         # A daemon thread: a store that never returns must not keep the program from exiting.
         thread = threading.Thread(target=_run, args=(loop,), name="sansmcp store", daemon=True)
@@ -98,6 +102,8 @@ class StoreLoop:
     # In the thread
 
     def _start_task(self, work: _Work, arguments: tuple[Any, ...]) -> None:
+        import asyncio
+
         task = asyncio.get_running_loop().create_task(work(*arguments))
         self._tasks.add(task)
         task.add_done_callback(self._task_done)
@@ -116,6 +122,8 @@ class StoreLoop:
         self._ended()
 
     def _ended(self) -> None:
+        import asyncio
+
         with self._lock:
             if self._loop is asyncio.get_running_loop():  # else it is stopped already
                 self._submitted -= 1
@@ -129,6 +137,8 @@ class StoreLoop:
 
 def _run(loop: asyncio.AbstractEventLoop) -> None:
     """Run a loop until it is stopped, and close it."""
+    import asyncio
+
     asyncio.set_event_loop(loop)
     try:
         loop.run_forever()
