@@ -108,9 +108,10 @@ class Server(StoreCompletions):
         self._endpoint = endpoint
         self.authentication = authentication
         """True if an Authenticate effect asks for the principal of each HTTP request."""
-        self._modern = ModernServer(self._core, Subscriptions(self._core))
+        subscriptions = Subscriptions(self._core)
+        self._modern = ModernServer(self._core, subscriptions)
         self._modern_http = ModernHttp(self._core, self._modern)
-        self._legacy = _legacy(self._core, endpoint)
+        self._legacy = _legacy(self._core, endpoint, subscriptions)
         self._store_operations = None if self._legacy is None else self._legacy.streams
         self._authenticating: dict[ServerExchange, bytes | None] = {}
         """The requests that wait for ``authenticated()``, with the bodies that are complete."""
@@ -197,6 +198,8 @@ class Server(StoreCompletions):
         """
         modern = ModernChannelHandler(self._core, self._modern, sink)
         legacy = None if self._legacy is None else self._legacy.channel_handler(sink)
+        if self._legacy is not None:
+            self._legacy.publications.follow()
         return Channel(self._core, sink, modern, legacy)
 
     def receive_part(self, exchange: ServerExchange, part: RequestPart, *, now: float) -> None:
@@ -407,7 +410,9 @@ class Server(StoreCompletions):
         subscribed to. A subscription to a folder, with or without the slash at the end of its URI,
         includes the resources below it.
 
-        Each instance notifies only its own clients. If there are several, call this at every one.
+        If instances share a store, this reaches the clients of all of them: call it at one. At each
+        instance, the clients get publications in the same order. Without ``shared_store``, or if
+        only 2026-07-28 is served, it reaches the clients of this instance.
 
         Args:
             method: ``notifications/tools/list_changed``, the same of ``prompts`` or ``resources``,
@@ -426,9 +431,10 @@ class Server(StoreCompletions):
         jsonrpc.check_call(method, params)
         json.encode(params)
         self._core.now = now
-        self._modern.subscriptions.publish(method, params or {})
         if self._legacy is not None:
-            self._legacy.publish(method, params or {})
+            self._legacy.publications.publish(method, params or {})
+        else:
+            self._modern.subscriptions.publish(method, params or {})
 
     def disconnect_streams(self, *, retry: float | None = None, now: float) -> int:
         """Close the standalone streams of all clients that can resume them.
@@ -504,7 +510,7 @@ class Server(StoreCompletions):
         for call in tuple(self._core.stateless):
             call.abandon(refusals.SHUTTING_DOWN(call.request.id))
         if self._legacy is not None:
-            self._legacy.sessions.shut_down()
+            self._legacy.shut_down()
         for exchange in tuple(self._authenticating):
             del self._authenticating[exchange]
             if not exchange.is_done:  # its client may have been too slow
@@ -516,6 +522,8 @@ class Server(StoreCompletions):
 
     def _receive_head(self, exchange: ServerExchange, head: RequestHead) -> None:
         exchange.begin(head)
+        if self._legacy is not None:
+            self._legacy.publications.follow()
         if not self.authentication:
             self._check_head(exchange, head)
             return
@@ -582,13 +590,15 @@ class Server(StoreCompletions):
         return Idle.NEED_DATA
 
 
-def _legacy(core: ServerCore, endpoint: Endpoint) -> LegacyServer | None:
+def _legacy(
+    core: ServerCore, endpoint: Endpoint, subscriptions: Subscriptions
+) -> LegacyServer | None:
     """Return the part for the handshake revisions; import it only if one of them is served."""
     if not core.handshake_versions:
         return None
     from .legacy.era import LegacyServer
 
-    return LegacyServer(core, endpoint)
+    return LegacyServer(core, endpoint, subscriptions.publish)
 
 
 def _outcome_of_authenticate(outcome: object) -> str | Refusal:

@@ -178,10 +178,12 @@ class ServerHarness(TimedHarness):
             self.store = store
         self.store_works = store_works
         self.leases_work = True
-        """Whether the store does what concerns leases, also if ``store_works`` is False."""
+        """Whether the store does what concerns leases and publications, also if ``store_works`` is
+        False.
+        """
         self.store_tells = store_tells
         """Whether the store tells of changes; :meth:`tell` does."""
-        self.watched: set[StreamKey] = set()
+        self.watches: set[StreamKey] = set()
         """The logs of which it is to tell."""
         self.waiting: list[StoreEffect] = []
         """Uses of the store that are not done yet; only if ``store_works`` is False."""
@@ -201,6 +203,11 @@ class ServerHarness(TimedHarness):
 
     # Driving
 
+    @property
+    def watched(self) -> set[StreamKey]:
+        """The logs of which the store is to tell, other than that of publications."""
+        return {stream for stream in self.watches if stream.session != ".publish"}
+
     def run_pending(self) -> None:
         """Do everything that there is to do."""
         if self.takes_events:
@@ -214,23 +221,23 @@ class ServerHarness(TimedHarness):
         elif isinstance(effect, Authenticate):
             self.asked.append(effect)
         elif isinstance(effect, StoreWatch):
-            assert effect.stream not in self.watched
-            self.watched.add(effect.stream)
+            assert effect.stream not in self.watches
+            self.watches.add(effect.stream)
             if self.store_tells:
                 self.server.store_watched(effect, now=self.now)
         elif isinstance(effect, StoreUnwatch):
-            self.watched.remove(effect.stream)
+            self.watches.remove(effect.stream)
         elif self.store_works or self._is_of_lease(effect):
             self.perform_store_effect(effect)
         else:
             self.waiting.append(effect)
 
     def _is_of_lease(self, effect: StoreEffect) -> bool:
-        """Whether an effect is about the lease of an instance, which is kept meanwhile."""
+        """Whether an effect is about a lease or a publication, and is performed meanwhile."""
         return (
             self.leases_work
             and not isinstance(effect, StoreDrop)
-            and effect.stream.stream == ".lease"
+            and (effect.stream.stream == ".lease" or effect.stream.session == ".publish")
         )
 
     def perform_store_effect(self, effect: StoreEffect) -> None:
@@ -261,7 +268,7 @@ class ServerHarness(TimedHarness):
 
     def tell(self) -> None:
         """Let the store tell of changes of all logs of which it is to tell."""
-        for stream in tuple(self.watched):
+        for stream in tuple(self.watches):
             self.server.store_changed(stream, now=self.now)
         self.run_pending()
 

@@ -6,10 +6,11 @@ Source: 2024-11-05 to 2025-11-25.
 from __future__ import annotations
 
 import re
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 
+from ...codecs import jsonrpc
 from ...effects import StoreAppend, StoreDrop, StoreRead
-from ...messages import Params
+from ...messages import Notification, Params
 from ...meta_keys import UPDATED
 from ...server_call import Session
 from ...timers import Timer
@@ -19,9 +20,11 @@ from .dispatcher import Dispatcher
 from .http_sse import HttpSse
 from .leases import Lease, Peer, Writers
 from .mailbox import MailboxPoll, MailboxPost
+from .publications import Publications
 from .session_channel import SessionChannelHandler
 from .session_records import SessionRecord
 from .sessions import LegacySession, SessionTable
+from .shared_logs import SharedLog
 from .stream_table import StreamTable
 from .streamable_http import StreamableHttp
 from .streams import ResumableStream
@@ -30,14 +33,21 @@ from .streams import ResumableStream
 class LegacyServer:
     """The part of a server that has sessions and resumable streams."""
 
-    def __init__(self, core: ServerCore, endpoint: Endpoint) -> None:
+    def __init__(
+        self,
+        core: ServerCore,
+        endpoint: Endpoint,
+        publish_modern: Callable[[str, Params], None],
+    ) -> None:
         self._core = core
+        self._publish_modern = publish_modern
         self._dispatcher = Dispatcher(core)
         self.streams = StreamTable(core)
         self.sessions = SessionTable(core, self.streams)
         if core.options.shared_store:
             self.streams.lease = Lease(self.streams)
             self.streams.writers = Writers(core, self.streams, self.sessions)
+        self.publications = Publications(self.streams, self._notify_clients)
         self.streamable_http = StreamableHttp(core, endpoint, self.sessions, self._dispatcher)
         self.http_sse = HttpSse(core, endpoint, self.sessions, self._dispatcher)
 
@@ -50,12 +60,17 @@ class LegacyServer:
         """True if calls run in sessions."""
         return any(session.calls for session in self.sessions)
 
+    def shut_down(self) -> None:
+        """End all sessions and their streams."""
+        self.publications.leave()
+        self.sessions.shut_down()
+
     def timed_out(self, timer: Timer, owner: Hashable) -> None:
         """Handle a timer of this era that is due."""
         match timer, owner:
             case Timer.CLIENT_RESPONSE, (LegacySession() as session, int(id)):
                 session.pending_requests[id].on_request_timeout(id)
-            case Timer.STORE_POLL, ResumableStream() | MailboxPoll() | MailboxPost():
+            case Timer.STORE_POLL, ResumableStream() | MailboxPoll() | MailboxPost() | SharedLog():
                 self.streams.poll(owner)
             case Timer.STORE_REPEAT, StoreAppend() | StoreRead() | StoreDrop():
                 self.streams.repeat(owner)
@@ -85,13 +100,18 @@ class LegacyServer:
         assert isinstance(session, LegacySession), "all sessions of a server are of this class"
         self.sessions.end(session, reason)
 
-    def publish(self, method: str, params: Params) -> None:
-        """Notify all clients of a changed list, or the subscribed ones of a changed resource."""
+    def _notify_clients(self, seq: int | None, method: str, params: Params) -> None:
+        """Notify the clients that listen to this instance of a publication.
+
+        ``seq``: its number among the publications of all instances; None if it has none.
+        """
+        self._publish_modern(method, params)
+        data = jsonrpc.encode(Notification(method, params or None))
         uri = params.get("uri") if method == UPDATED else None
         names = _names(uri) if isinstance(uri, str) else set[str]()
         for session in self.sessions:
             if method != UPDATED or not names.isdisjoint(session.subscriptions):
-                session.notify(method, params or None, now=self._core.now)
+                session.forward(data)
 
 
 def _names(uri: str) -> set[str]:

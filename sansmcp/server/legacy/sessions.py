@@ -113,12 +113,37 @@ class LegacySession(CallOwner, Session):
             return not self.sink.is_above_high_water and self.sink.send(data)
         if self.id is None or not self.revision.standalone_stream:
             return False
-        written = [stream for stream in self._standalone if stream.is_written]
-        listened = [stream for stream in written if stream.reader is not None]
-        stream = (listened or written or [self._new_standalone()])[-1]
+        stream = self._heard_stream or self._new_standalone()
         return not stream.is_above_high_water and stream.append(data)
 
     # What follows is for the other parts of the server.
+
+    @property
+    def _heard_stream(self) -> ResumableStream | None:
+        """The standalone stream for messages: the last one that is read, or else the last one.
+
+        None if this instance writes none.
+        """
+        written = [stream for stream in self._standalone if stream.is_written]
+        listened = [stream for stream in written if stream.reader is not None]
+        streams = listened or written
+        return streams[-1] if streams else None
+
+    def forward(self, data: bytes) -> None:
+        """Send a publication to the client, if it listens to this instance.
+
+        If instances share the session and none of its standalone streams is written here, another
+        instance sends it.
+        """
+        if self.sink is not None:
+            if not self.sink.is_above_high_water:
+                self.sink.send(data)
+        elif self.id is not None and self.revision.standalone_stream:
+            stream = self._heard_stream
+            if stream is None and not self.is_shared:
+                stream = self._new_standalone()
+            if stream is not None and not stream.is_above_high_water:
+                stream.append(data)
 
     def disconnect(self, retry: int | None) -> int:
         """Close the standalone streams that can be polled; returns how many had a reader."""

@@ -99,6 +99,8 @@ class StreamTable:
     _watches: dict[StreamKey, _Watch] = attrs.field(factory=dict[StreamKey, _Watch], init=False)
     _appends: int = attrs.field(default=0, init=False)
     """How many appends have begun; numbers their tokens."""
+    _numbers: int = attrs.field(default=0, init=False)
+    """How many entries of shared logs this instance has added."""
     _failures: int = attrs.field(default=0, init=False)
     """How many operations have failed; spreads their delays."""
 
@@ -118,6 +120,11 @@ class StreamTable:
     def writes_logs(self) -> bool:
         """True if this instance writes logs."""
         return any(stream.state is LogState.WRITING for stream in self._streams.values())
+
+    def next_number(self) -> int:
+        """Return the number of the next entry that this instance adds to any shared log."""
+        self._numbers += 1
+        return self._numbers
 
     def keep_lease(self) -> None:
         """Show the other instances that this one is alive."""
