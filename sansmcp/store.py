@@ -53,8 +53,13 @@ class EntryKind(enum.Enum):
     OPENED = "opened"
     """The client has an event id of this log, before any message; all instances read that here."""
     KEPT = "kept"
-    """No message was sent for some time, and the stream continues. The data, a decimal number, is
-    the number of the last entry of another kind: a reader that has it has missed no message.
+    """No message was sent for some time, and the stream continues. The data begin with a decimal
+    number, that of the last entry of another kind: a reader that has it has missed no message. A
+    space and the data of an entry WRITER may follow.
+    """
+    FORWARDED = "forwarded"
+    """A message that the writer has found in another log. The data begin with a line that names
+    that log and the number of the entry there; the message follows.
     """
     WRITER = "writer"
     """Another instance writes the log from here on. The data names it; no client sees the entry."""

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Hashable
 
+import attrs
+
 from ...codecs import jsonrpc
 from ...effects import StoreAppend, StoreDrop, StoreRead
 from ...messages import Notification, Params
@@ -23,7 +25,7 @@ from .mailbox import MailboxPoll, MailboxPost
 from .publications import Publications
 from .session_channel import SessionChannelHandler
 from .session_records import SessionRecord
-from .sessions import LegacySession, SessionTable
+from .sessions import PUBLISHED, LegacySession, SessionTable
 from .shared_logs import SharedLog
 from .stream_table import StreamTable
 from .streamable_http import StreamableHttp
@@ -47,7 +49,9 @@ class LegacyServer:
         if core.options.shared_store:
             self.streams.lease = Lease(self.streams)
             self.streams.writers = Writers(core, self.streams, self.sessions)
-        self.publications = Publications(self.streams, self._notify_clients)
+        self.publications = Publications(self.streams, self._notify_clients, self._notify_client)
+        if core.options.shared_store:
+            self.streams.publications = self.publications
         self.streamable_http = StreamableHttp(core, endpoint, self.sessions, self._dispatcher)
         self.http_sse = HttpSse(core, endpoint, self.sessions, self._dispatcher)
 
@@ -106,12 +110,40 @@ class LegacyServer:
         ``seq``: its number among the publications of all instances; None if it has none.
         """
         self._publish_modern(method, params)
-        data = jsonrpc.encode(Notification(method, params or None))
-        uri = params.get("uri") if method == UPDATED else None
-        names = _names(uri) if isinstance(uri, str) else set[str]()
+        publication = _Publication.of(method, params)
+        behind = self.publications.behind
         for session in self.sessions:
-            if method != UPDATED or not names.isdisjoint(session.subscriptions):
-                session.forward(data)
+            id = session.id.reveal() if session.id is not None else ""
+            if seq is None or not behind or (session.principal, id) not in behind:
+                publication.forward(session, seq)
+
+    def _notify_client(self, name: tuple[str, str], seq: int, method: str, params: Params) -> None:
+        """Notify one client of a publication that a dead instance has not sent to it."""
+        session = self.sessions.find(*name)
+        if session is not None:
+            _Publication.of(method, params).forward(session, seq)
+
+
+@attrs.frozen
+class _Publication:
+    """A publication for the clients of this instance."""
+
+    data: bytes
+    """The encoded notification."""
+    names: set[str] | None
+    """The names of which a client must have subscribed to one; None if it is for all clients."""
+
+    @classmethod
+    def of(cls, method: str, params: Params) -> _Publication:
+        uri = params.get("uri")
+        names = _names(uri) if isinstance(uri, str) else set[str]()
+        data = jsonrpc.encode(Notification(method, params or None))
+        return cls(data, names if method == UPDATED else None)
+
+    def forward(self, session: LegacySession, seq: int | None) -> None:
+        """Send it to a session, if it is for that."""
+        is_wanted = self.names is None or not self.names.isdisjoint(session.subscriptions)
+        session.forward(self.data if is_wanted else None, PUBLISHED, seq)
 
 
 def _names(uri: str) -> set[str]:

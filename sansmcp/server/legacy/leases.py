@@ -20,7 +20,7 @@ A call that is parked is run by no instance, and is not watched.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 import attrs
@@ -35,7 +35,7 @@ from .. import refusals
 from ..core import ServerCore
 from .mailbox import MailboxPost, cancellation_mailbox
 from .stream_table import StreamTable
-from .streams import ResumableStream, WriterDeclaration
+from .streams import ResumableStream, WriterDeclaration, place_of
 
 _LOG = ".lease"
 
@@ -113,8 +113,13 @@ class Lease:
 class WriterSession(Protocol):
     """A session, as the takeover of a standalone stream uses it."""
 
-    def continue_standalone(self, stream: ResumableStream, seq: int) -> None:
-        """Write on in a standalone stream after the entry of that number."""
+    def continue_standalone(
+        self, stream: ResumableStream, seq: int, places: Mapping[str, int]
+    ) -> None:
+        """Write on in a standalone stream after the entry of that number.
+
+        ``places``: by log, the number of the last entry that was forwarded.
+        """
 
 
 class SessionFinder(Protocol):
@@ -200,6 +205,8 @@ class _Scan:
     """The requests that are not answered; None for a standalone stream."""
     last: Entry | None = attrs.field(default=None, init=False)
     """The last entry; None if the store has no such log."""
+    places: dict[str, int] = attrs.field(factory=dict[str, int], init=False)
+    """By log: the number of the last entry that was forwarded to this one."""
     _is_batch: bool = attrs.field(default=False, init=False)
 
     def read(self, after: int) -> None:
@@ -221,11 +228,19 @@ class _Scan:
 
     def _take(self, entry: Entry) -> None:
         declared = WriterDeclaration.of(entry)
-        if declared is not None:
+        if entry.kind is EntryKind.FORWARDED:
+            log, seq = place_of(entry)
+            self.places[log] = seq
+        if declared is None:
+            pass
+        elif entry.kind is EntryKind.KEPT and self.writer:
+            self.places.update(declared.places)  # its requests may have been answered
+        else:
             self.writer, ids = declared.instance, declared.requests
+            self.places.update(declared.places)
             self.requests = None if ids is None else dict.fromkeys(ids)
             self._is_batch = ids is not None and len(ids) > 1
-        elif self._is_batch and entry.kind is EntryKind.MESSAGE and self.requests:
+        if self._is_batch and entry.kind is EntryKind.MESSAGE and self.requests:
             message = jsonrpc.decode(entry.data, self._writers.core.limits)
             if isinstance(message, Response | ErrorResponse) and message.id is not None:
                 self.requests.pop(message.id, None)
@@ -365,7 +380,7 @@ class Writers:
         elif stream.key is not None:
             session = self._sessions.find(stream.key.principal, stream.key.session)
             if session is not None:
-                session.continue_standalone(stream, last.seq)
+                session.continue_standalone(stream, last.seq, scan.places)
 
     def on_scan_failed(self, scan: _Scan) -> None:
         """A log could not be read."""

@@ -4,6 +4,9 @@ All instances append to one log, and each follows it and notifies the clients th
 there is one order for all. An instance begins to follow the log at the end that it has at the first
 request.
 
+A standalone stream keeps the number of the last publication in its log. So if another instance
+continues it, that one sends what is missing first.
+
 Without a shared store, a publication goes to the clients of this instance at once.
 """
 
@@ -15,9 +18,10 @@ from typing import TypeAlias
 import attrs
 
 from ...codecs import jsonrpc
+from ...effects import StoreEffect, StoreRead
 from ...messages import Notification, Params
-from ...store import StreamKey
-from .shared_logs import SharedLog
+from ...store import Entry, Page, StreamKey
+from .shared_logs import SharedEntry, SharedLog
 from .stream_table import StreamTable
 
 _KEY = StreamKey("", ".publish", "log")
@@ -29,6 +33,9 @@ PassOn: TypeAlias = Callable[["int | None", str, Params], None]
 The number is that of the entry of the log; None if there is none.
 """
 
+PassOnTo: TypeAlias = Callable[[tuple[str, str], int, str, Params], None]
+"""A function that notifies one session, by principal and id."""
+
 
 @attrs.define(eq=False, repr=False)
 class Publications:
@@ -36,10 +43,38 @@ class Publications:
 
     _table: StreamTable
     _pass_on: PassOn
+    _pass_on_to: PassOnTo
     log: SharedLog = attrs.field(init=False)
+    behind: dict[tuple[str, str], _CatchUp] = attrs.field(
+        factory=dict[tuple[str, str], "_CatchUp"], init=False
+    )
+    """The sessions, by principal and id, that get former publications first."""
 
     def __attrs_post_init__(self) -> None:
         self.log = SharedLog(self._table, _KEY, self._found)
+
+    @property
+    def table(self) -> StreamTable:
+        return self._table
+
+    @property
+    def cursor(self) -> int | None:
+        """The number of the last publication that was passed on; None if it is not known."""
+        return self.log.cursor
+
+    def catch_up(self, key: StreamKey, place: int) -> None:
+        """Pass the publications after a number on to the session of a stream.
+
+        Those that are found meanwhile are passed on to it afterwards.
+        """
+        session = (key.principal, key.session)
+        self.behind[session] = catch_up = _CatchUp(self, session, place)
+        catch_up.read()
+
+    def pass_on_to(self, session: tuple[str, str], entry: Entry) -> None:
+        """Pass an entry of the log on to one session."""
+        message = self._decode(SharedEntry.decode(entry.data).data)
+        self._pass_on_to(session, entry.seq, message.method, message.params or {})
 
     def follow(self) -> None:
         """Follow the log from now on, if instances share the store."""
@@ -62,6 +97,61 @@ class Publications:
         self._pass_on(None, method, params)
 
     def _found(self, seq: int | None, data: bytes) -> None:
+        message = self._decode(data)
+        self._pass_on(seq, message.method, message.params or {})
+
+    def _decode(self, data: bytes) -> Notification:
         message = jsonrpc.decode(data, self._table.limits)
         assert isinstance(message, Notification)
-        self._pass_on(seq, message.method, message.params or {})
+        return message
+
+
+@attrs.define(eq=False, repr=False)
+class _CatchUp:
+    """Passes on the publications that a dead instance has not sent to a session any more."""
+
+    _publications: Publications
+    _session: tuple[str, str]
+    _position: int
+    """The number of the last publication that the session has got."""
+
+    def read(self) -> None:
+        """Read the next page."""
+        table = self._publications.table
+        limit, most = table.limits.replay_page_entries, table.limits.max_unsent_bytes
+        table.read(_KEY, self._position, self, limit=limit, max_bytes=most)
+
+    def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
+        """Pass on what others here have got already; the session gets the rest with them."""
+        entries = page.entries if page is not None else ()
+        cursor = self._publications.cursor
+        for entry in entries:
+            if cursor is None or entry.seq <= cursor:
+                self._publications.pass_on_to(self._session, entry)
+                self._position = entry.seq
+        if entries and cursor is not None and entries[-1].seq < cursor:
+            self.read()
+        else:
+            self._end()
+
+    def _end(self) -> None:
+        if self._publications.behind.get(self._session) is self:
+            del self._publications.behind[self._session]
+
+    def may_repeat(self, effect: StoreEffect) -> bool:
+        """The client waits for it."""
+        return True
+
+    def failed(self, effect: StoreEffect) -> bool:
+        """The session gets what is published from now on."""
+        self._end()
+        return False
+
+    def on_append_done(self) -> None:
+        """It appends nothing."""
+
+    def on_append_conflict(self) -> None:
+        """It appends nothing."""
+
+    def on_append_behind(self) -> None:
+        """It appends nothing."""

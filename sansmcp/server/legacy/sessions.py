@@ -52,6 +52,9 @@ from .mailbox import (
 from .stream_table import StreamTable
 from .streams import ResumableStream
 
+PUBLISHED = ".publish"
+"""The name of the log of publications, for the places of streams."""
+
 SUBSCRIBE, UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"
 
 
@@ -129,21 +132,39 @@ class LegacySession(CallOwner, Session):
         streams = listened or written
         return streams[-1] if streams else None
 
-    def forward(self, data: bytes) -> None:
-        """Send a publication to the client, if it listens to this instance.
+    def forward(self, data: bytes | None, log: str, seq: int | None) -> None:
+        """Send a message of a shared log to the client, if it listens to this instance.
+
+        ``data``: the message; None if this one is not for the client. ``seq``: its number in the
+        log; None if it has none.
 
         If instances share the session and none of its standalone streams is written here, another
         instance sends it.
         """
         if self.sink is not None:
-            if not self.sink.is_above_high_water:
+            if data is not None and not self.sink.is_above_high_water:
                 self.sink.send(data)
         elif self.id is not None and self.revision.standalone_stream:
             stream = self._heard_stream
-            if stream is None and not self.is_shared:
+            if stream is None and data is not None and not self.is_shared:
                 stream = self._new_standalone()
-            if stream is not None and not stream.is_above_high_water:
+            if stream is not None:
+                self._forward_to(stream, data, log, seq)
+
+    def _forward_to(
+        self, stream: ResumableStream, data: bytes | None, log: str, seq: int | None
+    ) -> None:
+        is_sent = data is not None and not stream.is_above_high_water
+        if seq is None:
+            if data is not None and is_sent:
                 stream.append(data)
+            return
+        for each in self._standalone:
+            each.places[log] = seq
+            if is_sent and each is not stream and each.is_written:
+                each.declare_writer(None)  # whoever continues it need not send this message
+        if data is not None and is_sent:
+            stream.forward(data, log, seq)
 
     def disconnect(self, retry: int | None) -> int:
         """Close the standalone streams that can be polled; returns how many had a reader."""
@@ -339,16 +360,30 @@ class LegacySession(CallOwner, Session):
 
     def _new_standalone(self) -> ResumableStream:
         stream = self.new_stream()
+        publications = self.table.publications
+        if publications is not None and publications.cursor is not None:
+            stream.places[PUBLISHED] = publications.cursor
         stream.declare_writer(None)
         self._standalone.append(stream)
         return stream
 
-    def continue_standalone(self, stream: ResumableStream, seq: int) -> None:
-        """Write on in a standalone stream, whose instance has died, after that entry."""
+    def continue_standalone(
+        self, stream: ResumableStream, seq: int, places: Mapping[str, int]
+    ) -> None:
+        """Write on in a standalone stream, whose instance has died, after that entry.
+
+        ``places``: by log, the number of the last entry that was forwarded to it. What follows
+        there is forwarded now.
+        """
         assert stream.key is not None, "what another instance wrote is stored"
+        is_first = self._heard_stream is None
         self.table.take_over(stream.key, seq, self._streams, polling=self.revision.polling)
+        stream.places.update(places)
         stream.declare_writer(None)
         self._standalone.append(stream)
+        publications = self.table.publications
+        if is_first and publications is not None and PUBLISHED in places:
+            publications.catch_up(stream.key, places[PUBLISHED])
 
 
 def _first_number(token: str) -> int:

@@ -54,6 +54,18 @@ class Writers(Protocol):
         """Follow the writer of a stream no more."""
 
 
+class Publications(Protocol):
+    """The log of publications, which this instance follows."""
+
+    @property
+    def cursor(self) -> int | None:
+        """The number of the last publication that was passed on; None if it is not known."""
+        ...
+
+    def catch_up(self, key: StreamKey, place: int) -> None:
+        """Pass the publications after a number on to the session of a stream."""
+
+
 class LogReader(Hashable, Protocol):
     """A part that reads what another instance appends to a log."""
 
@@ -111,6 +123,9 @@ class StreamTable:
     """The lease of this instance; None if no other shares the store."""
     writers: Writers | None = attrs.field(default=None, init=False)
     """The other instances whose streams have readers here; None if there are none."""
+
+    publications: Publications | None = attrs.field(default=None, init=False)
+    """The log of publications; None if there are no other instances."""
 
     @property
     def limits(self) -> Limits:

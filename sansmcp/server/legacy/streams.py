@@ -33,7 +33,7 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Protocol
 
 import attrs
@@ -65,6 +65,8 @@ class WriterDeclaration:
     instance: str
     requests: Sequence[RequestId] | None
     """The ids of the requests that the log answers; None for a standalone stream."""
+    places: Mapping[str, int] = attrs.field(factory=dict[str, int])
+    """By log: the number of the last entry whose message was forwarded, if it is for the client."""
 
     def encode(self) -> bytes:
         """Return the data."""
@@ -73,9 +75,18 @@ class WriterDeclaration:
     @classmethod
     def of(cls, entry: Entry) -> WriterDeclaration | None:
         """Return the declaration that an entry holds; None if it holds none."""
-        if entry.kind not in (EntryKind.OPENED, EntryKind.WRITER) or not entry.data:
+        data = entry.data
+        if entry.kind is EntryKind.KEPT:
+            data = data.partition(b" ")[2]
+        elif entry.kind not in (EntryKind.OPENED, EntryKind.WRITER):
             return None
-        return cls(**json.decode(entry.data, max_depth=4))
+        return cls(**json.decode(data, max_depth=4)) if data else None
+
+
+def place_of(entry: Entry) -> tuple[str, int]:
+    """Return the log that the message of an entry FORWARDED was found in, and its number there."""
+    name, _, seq = entry.data.partition(b"\n")[0].partition(b" ")
+    return name.decode(), int(seq)
 
 
 class StreamOwner(Protocol):
@@ -126,6 +137,10 @@ class ResumableStream:
     """The other instance that writes the log. None if it is not known yet; empty if the call is
     parked, so that no instance does, or if its name is no longer stored.
     """
+    places: dict[str, int] = attrs.field(factory=dict[str, int], init=False)
+    """By log: the number of the last entry that was forwarded here, or is not for the client."""
+    _declared: WriterDeclaration | None = attrs.field(default=None, init=False)
+    """The last declaration of this instance."""
     next_seq: int = attrs.field(default=1, init=False)
     """The sequence number of the next entry of this instance."""
     _stored: int = attrs.field(default=0, init=False)
@@ -203,20 +218,34 @@ class ResumableStream:
         if self.is_stored and core.options.shared_store:
             is_new = self.polling and self.next_seq == 1
             kind = EntryKind.OPENED if is_new else EntryKind.WRITER
-            data = WriterDeclaration(core.instance, requests).encode()
-            self._unstored.append(Entry(self.next_seq, data, kind=kind))
+            self._declared = WriterDeclaration(core.instance, requests, self.places)
+            self._unstored.append(Entry(self.next_seq, self._declared.encode(), kind=kind))
             self.next_seq += 1
             self.table.keep_lease()
             self._append_next()
 
-    def append(self, message: bytes, *, final: bool = False) -> bool:
+    def forward(self, message: bytes, log: str, seq: int) -> bool:
+        """Append a message that was found in another log, under that number.
+
+        Both are stored together. So if another instance continues this log, it knows what has been
+        forwarded.
+        """
+        self.places[log] = seq
+        if not self.is_stored:
+            return self.append(message)
+        data = b"%s %d\n%s" % (log.encode(), seq, message)
+        return self.append(data, kind=EntryKind.FORWARDED)
+
+    def append(
+        self, message: bytes, *, final: bool = False, kind: EntryKind = EntryKind.MESSAGE
+    ) -> bool:
         """Append a message. Returns False if it is lost, because there is no store and no reader.
 
         ``final`` marks the last message. An empty one only ends the log, after a cancellation.
         """
         if self.state in _ENDED:
             return False
-        entry = Entry(self.next_seq, message, final)
+        entry = Entry(self.next_seq, message, final, kind)
         self._last_message_seq = self.next_seq
         self.next_seq += 1
         is_stored = self.is_stored
@@ -259,7 +288,10 @@ class ResumableStream:
             return
         due = self._stored_at + core.refresh_interval
         if core.now >= due and self._stored and self._appending is None:
-            kept = Entry(self.next_seq, b"%d" % self._last_message_seq, kind=EntryKind.KEPT)
+            data = b"%d" % self._last_message_seq
+            if self._declared is not None:  # the first declaration may be evicted
+                data += b" " + self._declared.encode()
+            kept = Entry(self.next_seq, data, kind=EntryKind.KEPT)
             self.next_seq += 1
             self._unstored.append(kept)
             self._append_next()
@@ -517,6 +549,10 @@ class ResumableStream:
             case EntryKind.MESSAGE if entry.data:
                 retry = None if id is None else self._take_retry()
                 return encode_event(entry.data, event="message", id=id, retry=retry)
+            case EntryKind.FORWARDED:
+                retry = None if id is None else self._take_retry()
+                message = entry.data.partition(b"\n")[2]
+                return encode_event(message, event="message", id=id, retry=retry)
             case EntryKind.OPENED if id is not None and self.polling:
                 return encode_event(b"", id=id, retry=self._take_retry())
             case EntryKind.BUFFER_INPUT | EntryKind.INPUT_REQUIRED:
@@ -562,6 +598,7 @@ def _follows(page: Page, position: int) -> bool:
     if page.entries:
         first = page.entries[0]
         return first.seq == position + 1 or (
-            first.kind is EntryKind.KEPT and int(first.data) <= position < first.seq
+            first.kind is EntryKind.KEPT
+            and int(first.data.partition(b" ")[0]) <= position < first.seq
         )
     return page.last.seq == position
