@@ -32,6 +32,7 @@ def main() -> int:
     print(f"--seed {seed} --store {options.store} --calls {options.calls}", flush=True)
     folder = Path(tempfile.mkdtemp(prefix="fleet-"))
     began = time.monotonic()
+    pace = options.pace or max(0.3, options.calls / 100)
     with running_fleet(
         folder,
         servers=options.servers,
@@ -40,8 +41,10 @@ def main() -> int:
         lease=options.lease,
         seed=seed,
         cut=options.cut,
+        trace=options.trace,
     ) as fleet:
-        crowd = asyncio.run(_run(options, seed, fleet))
+        crowd = Crowd(seed, pace, folder / "trace" if options.trace else None)
+        asyncio.run(_run(options, crowd, fleet))
         figures = judge(crowd.outcomes.values(), read_journal(folder / "journal"), fleet.deaths)
     _write_problems(folder, figures, crowd)
     kinds = ", ".join(f"{figures.count(kind)} {kind}" for kind in (LOST, TWICE, DISORDER, FALSE))
@@ -72,13 +75,13 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--kill", type=float, default=2, help="seconds between kills; 0: none")
     parser.add_argument("--cut", type=float, default=4, help="mean life of every 2nd connection")
     parser.add_argument("--pace", type=float, help="mean of a pause of a handler, in seconds")
+    parser.add_argument("--trace", action="store_true", help="write all that is sent to a file")
     return parser.parse_args()
 
 
-async def _run(options: argparse.Namespace, seed: int, fleet: Fleet) -> Crowd:
+async def _run(options: argparse.Namespace, crowd: Crowd, fleet: Fleet) -> None:
     """Run the clients and the faults, and let everything end."""
     versions = options.versions.split(",")
-    crowd = Crowd(seed, options.pace or max(0.3, options.calls / 100))
     count = max(2 * len(versions), options.calls // 16)
     calls = [options.calls * (n + 1) // count - options.calls * n // count for n in range(count)]
     clients = [
@@ -92,12 +95,13 @@ async def _run(options: argparse.Namespace, seed: int, fleet: Fleet) -> Crowd:
         )
         for number in range(count)
     ]
-    faults = [asyncio.ensure_future(_break_redis(options.seconds, fleet))]
+    faults = [asyncio.ensure_future(_supervise(fleet))]
+    faults.append(asyncio.ensure_future(_break_redis(options.seconds, fleet)))
     if options.kill:
-        faults.append(asyncio.ensure_future(_kill(random.Random(f"{seed}/kill"), options, fleet)))
+        faults.append(asyncio.ensure_future(_kill(random.Random(f"{crowd.seed}/kill"), options, fleet)))
     await asyncio.sleep(options.seconds)
     crowd.is_over = True
-    for each in faults:
+    for each in faults[1:]:
         each.cancel()
     _, pending = await asyncio.wait(clients, timeout=150)
     for each in (*pending, *faults):
@@ -106,7 +110,12 @@ async def _run(options: argparse.Namespace, seed: int, fleet: Fleet) -> Crowd:
         if isinstance(error, Exception):
             raise error
     await asyncio.sleep(3 * crowd.pace)  # handlers whose clients have gone
-    return crowd
+
+
+async def _supervise(fleet: Fleet) -> None:
+    while True:
+        await asyncio.sleep(0.2)
+        fleet.start_ended()
 
 
 async def _kill(draws: random.Random, options: argparse.Namespace, fleet: Fleet) -> None:
@@ -143,6 +152,7 @@ def _write_problems(folder: Path, figures: Figures, crowd: Crowd) -> None:
                 print(f"{kind}: {text}", file=file)
                 if number < _SHOWN:
                     print(f"{kind}: {text}", file=sys.stderr)
+        print("", *figures.details, sep="\n", file=file)
         for text, count in crowd.problems.items():
             print(f"a client could not connect, {count} times: {text}", file=file)
 

@@ -6,6 +6,7 @@ import asyncio
 import random
 import time
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -15,6 +16,7 @@ import sansmcp_asyncio
 from sansmcp.events import ProgressReceived
 
 from .plans import Plan, draw_plan
+from .server import trace_to
 
 _CALL_TIMEOUT = 60.0
 """Seconds without any word after which a call counts as silent."""
@@ -59,6 +61,8 @@ class Crowd:
 
     seed: int
     pace: float
+    trace: Path | None
+    """The file to which all clients write what they send and receive."""
     outcomes: dict[str, Outcome] = attrs.field(factory=dict[str, Outcome])
     is_over: bool = False
     problems: Counter[str] = attrs.field(factory=Counter[str])
@@ -92,6 +96,7 @@ class Crowd:
             total_timeout=4 * _CALL_TIMEOUT,
             connect_timeout=20,
             close_timeout=2,
+            trace=None if self.trace is None else trace_to(self.trace, name),
             reconnect=sansmcp.ReconnectPolicy(initial_delay=0.1, max_delay=1.0, max_attempts=60),
         ) as client:
             await asyncio.gather(

@@ -152,6 +152,13 @@ class Fleet:
             self.deaths[server.kill()] = time.monotonic()
             server.start()
 
+    def start_ended(self) -> None:
+        """Start a process where one has ended by itself, as when Redis was away at its start."""
+        for server in self.servers:
+            if server.process.poll() is not None:
+                self.deaths[server.process.pid] = time.monotonic()
+                server.start()
+
     def cut_redis_off(self) -> None:
         """Close all connections to Redis, and refuse new ones."""
         self._tell_proxy("set server redis/redis state maint")
@@ -171,7 +178,7 @@ class Fleet:
 
 @contextmanager
 def running_fleet(
-    folder: Path, *, servers: int, calls: int, store: str, lease: float, seed: int, cut: float
+    folder: Path, *, servers: int, calls: int, store: str, lease: float, seed: int, cut: float, trace: bool
 ) -> Iterator[Fleet]:
     """Start all processes, and kill them at the end."""
     with ExitStack() as stack:
@@ -182,7 +189,7 @@ def running_fleet(
             redis.start()
             stack.callback(lambda: redis.kill())
             place = f"redis://127.0.0.1:{listen}"
-        arguments = (place, str(folder / "journal"), str(lease))
+        arguments = (place, str(folder / "journal"), str(lease), str(folder / "trace") if trace else "")
         fleet = [
             Server(free_port(), arguments, folder / f"server-{number}.log")
             for number in range(servers)

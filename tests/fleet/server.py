@@ -1,15 +1,18 @@
-"""A server of the fleet: ``python -m tests.fleet.server PORT STORE JOURNAL SETTINGS``."""
+"""A server of the fleet: ``python -m tests.fleet.server PORT STORE JOURNAL LEASE TRACE``."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import sansmcp
 import sansmcp_asyncio
 from sansmcp import InputRequest, InputRequired, JsonRpcError
+from sansmcp.trace import Tracer
 from sansmcp_stores import RedisStore, SqliteStore
 
 from .journal import Journal
@@ -81,7 +84,17 @@ def _name_in(answer: dict[str, Any]) -> str:
     return str(answer["name"] if "name" in answer else answer["text"])
 
 
-async def _serve(port: str, place: str, journal: str, lease: str) -> None:
+def trace_to(path: Path, who: str) -> Tracer:
+    """Return a tracer that appends lines with the time to a file."""
+    file = path.open("a", encoding="utf-8")
+
+    def write(line: str) -> None:
+        print(f"{time.monotonic():.6f} {line}", file=file, flush=True)
+
+    return Tracer(who, write)
+
+
+async def _serve(port: str, place: str, journal: str, lease: str, trace: str) -> None:
     limits = sansmcp.Limits(
         max_stored_entries=1_000_000, max_stored_bytes=2**30, lease_timeout=float(lease)
     )
@@ -92,7 +105,12 @@ async def _serve(port: str, place: str, journal: str, lease: str) -> None:
         store = SqliteStore(place, limits)
     app = make_app(Journal(Path(journal)))
     await sansmcp_asyncio.serve(
-        app, http=("127.0.0.1", int(port)), store=store, limits=limits, retry=0.1
+        app,
+        http=("127.0.0.1", int(port)),
+        store=store,
+        limits=limits,
+        retry=0.1,
+        trace=trace_to(Path(trace), str(os.getpid())) if trace else None,
     )
 
 

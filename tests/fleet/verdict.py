@@ -41,9 +41,15 @@ class Figures:
     latest: float = 0.0
     problems: dict[str, list[str]] = attrs.field(factory=lambda: defaultdict(list))
 
+    wrong: set[str] = attrs.field(factory=set[str])
+    """The calls that are wrong."""
+    details: list[str] = attrs.field(factory=list[str])
+    """All that is known about them."""
+
     def add_problem(self, kind: str, call: str, text: str) -> None:
         """Record that a call is wrong."""
         self.problems[kind].append(f"{call}: {text}")
+        self.wrong.add(call)
 
     def count(self, *kinds: str) -> int:
         """Return the number of problems of these kinds."""
@@ -74,7 +80,11 @@ def judge(
         by_call[record.call].append(record)
     figures = Figures()
     for outcome in outcomes:
-        _judge_call(figures, outcome, by_call.pop(outcome.plan.call, []), deaths)
+        count = len(figures.wrong)
+        executed = by_call.pop(outcome.plan.call, [])
+        _judge_call(figures, outcome, executed, deaths)
+        if len(figures.wrong) > count:
+            figures.details += [str(outcome), *map(str, executed), ""]
     for call in by_call:
         figures.add_problem(OTHER, call, "executed, and no client has made the call")
     return figures
@@ -101,7 +111,8 @@ def _judge_call(
         figures.add_problem(TWICE, call, f"a report arrived twice: {outcome.reports}")
     elif sorted(outcome.reports) != outcome.reports:
         figures.add_problem(DISORDER, call, f"the reports {outcome.reports}")
-    _judge_executions(figures, call, begun, records, deaths)
+    if outcome.result is not None:
+        _judge_executions(figures, call, begun, records, deaths)
     if outcome.is_cancelled:
         figures.cancelled += 1
     elif outcome.result is not None:
@@ -118,7 +129,10 @@ def _judge_executions(
     records: list[Record],
     deaths: Mapping[int, float],
 ) -> None:
-    """Each execution that began has ended, or its process was killed."""
+    """Each execution that began has ended, or its process was killed.
+
+    If the client has given up, its handler may wait for an answer for a while.
+    """
     over = {(record.process, record.round) for record in records if record.mark != "begin"}
     for record in begun:
         if (record.process, record.round) not in over and record.process not in deaths:
