@@ -250,9 +250,9 @@ class ServerHarness(TimedHarness):
         self.run_pending()
         return effect
 
-    def fail_store_once(self) -> None:
-        """Let the store fail at the next thing that it was asked for."""
-        self._fail_store(self.waiting[0])
+    def fail_store_once(self, effect: StoreEffect | None = None) -> None:
+        """Let the store fail at the next thing that it was asked for, or at this one."""
+        self._fail_store(effect or self.waiting[0])
 
     def fail_store_for_good(self, effect: StoreEffect | None = None) -> None:
         """Let the store fail at the next effect, or at this one, until that is given up."""

@@ -8,7 +8,9 @@ import pytest
 
 from sansmcp import AppendResult, Entry, Limits, ServerCall, StreamKey
 from sansmcp.effects import StoreAppend, StoreDrop, StoreEffect, StoreRead, StoreWatch
-from sansmcp.events import CallCancelled, CallReceived, StoreFailed
+from sansmcp.events import CallCancelled, CallReceived, ClientResponseReceived, StoreFailed
+from sansmcp.messages import Response
+from sansmcp.server.legacy.mailbox import response_mailbox
 from sansmcp.server.store_health import StoreHealth
 
 from .harness import (
@@ -21,7 +23,9 @@ from .harness import (
     request,
 )
 from .instances import Instances
+from .pipe_harness import result
 from .test_elsewhere import cancelled
+from .test_rounds import ACCEPTED, ALL
 
 _TIMEOUT = Limits().store_retry_timeout
 
@@ -484,3 +488,60 @@ def test_a_store_that_tells_ends_the_search_at_once() -> None:
     second.tell()
     first.tell()
     assert CallCancelled(call, "cancelled by the client") in first.events
+
+
+def is_append_to(effect: StoreEffect, log: str) -> bool:
+    return isinstance(effect, StoreAppend) and effect.stream.stream == log
+
+
+def ask_with_late_mailbox(instances: Instances) -> tuple[str, ServerCall, int]:
+    """A request of the first instance that the client has got, although its mailbox is not open."""
+    first = instances[0]
+    session = instances.open_session(capabilities=ALL)
+    talk, call = first.call(session)
+    first.store_works = False
+    id: int = first.run_action(call.ask, "elicitation/create", timeout=60)
+    (mailbox,) = (each for each in first.waiting if is_append_to(each, response_mailbox(id)))
+    first.fail_store_once(mailbox)
+    while not talk.messages:
+        first.use_store_once()
+    assert [each["id"] for each in talk.messages] == [id]
+    return session, call, id
+
+
+def test_a_response_that_comes_before_the_mailbox_is_opened_is_kept() -> None:
+    """The store fails at the append that opens the mailbox, and not at that of the request."""
+    first, second = instances = Instances()
+    session, call, id = ask_with_late_mailbox(instances)
+    posted = second.post(result(id, ACCEPTED), session)
+    assert posted.status is None
+    instances.wait(1)
+    first.store_works = True
+    while first.waiting:
+        first.use_store_once()
+    instances.wait(1)
+    assert posted.status == 202
+    first.wait(0.25)
+    assert first.events[-1] == ClientResponseReceived(call, id, Response(id, ACCEPTED))
+
+
+def test_a_response_that_nothing_waits_for_is_accepted_after_some_seconds() -> None:
+    instances = Instances()
+    second = instances[1]
+    session, *_ = ask_with_late_mailbox(instances)
+    posted = second.post(result(1), session)
+    instances.wait(4)
+    assert posted.status is None
+    instances.wait(2)
+    assert posted.status == 202
+    assert second.watched == set()
+
+
+def test_responses_that_look_for_a_mailbox_are_bounded() -> None:
+    instances = Instances(limits=Limits(max_calls_per_session=2))
+    second = instances[1]
+    session = instances.open_session(capabilities=ALL)
+    posted = [second.post(result(id), session) for id in range(1, 4)]
+    assert [each.status for each in posted] == [None, None, 202]
+    instances.wait(6)
+    assert [each.status for each in posted] == [202] * 3

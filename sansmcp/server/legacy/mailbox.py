@@ -8,8 +8,8 @@ runs the handler reads the mailbox when the store tells of a change, or from tim
 A message is only left in a mailbox that the waiting instance has opened, by a first entry. The
 mailbox of a server request is opened together with the request; that of a call after its first
 ``store_poll_interval``, since most calls end sooner, or when the call is parked. A cancellation
-that finds no mailbox looks for it for some time, because the call may open it late if the store is
-slow. So a peer that makes up ids writes nothing to the store.
+or a response that finds no mailbox looks for it for some time, because the store may have failed at
+that one append, or be slow. So a peer that makes up ids writes nothing to the store.
 
 Clients repeat a POST that failed, so two instances may get the same message. Both append it under
 the same sequence number; the second append conflicts and is ignored.
@@ -38,7 +38,7 @@ _MAX_REASON_CHARS = 1000
 """Characters that are kept of the reason of a cancellation."""
 
 _LOOKS = 5.0
-"""Seconds for which a cancellation looks for the mailbox of a call that may have begun lately."""
+"""Seconds for which a message looks for a mailbox that may be opened late."""
 
 
 def cancellation_mailbox(id: RequestId) -> str:
@@ -71,6 +71,10 @@ class MailboxPost:
     """The exchange of the POST that brought the message; it is responded to at the end."""
     looks_again: bool = attrs.field(default=False, kw_only=True)
     """True to look for some time for a mailbox that may be opened late."""
+    holds_exchange: bool = attrs.field(default=False, kw_only=True)
+    """True to respond to the POST after that time, not before: the client sends the message again
+    if this instance dies meanwhile.
+    """
     _looks_until: float | None = attrs.field(default=None, init=False)
     """Until when it looks for the mailbox; None if it has looked only once."""
 
@@ -102,14 +106,13 @@ class MailboxPost:
         self.append_if_expected()
 
     def _look_again(self) -> None:
-        """Look again later, unless as many messages of the session wait as it may have calls.
-
-        The POST gets its response now: nobody knows how long that takes.
-        """
+        """Look again later, unless as many messages of the session wait as it may have calls."""
         core, late = self._table.core, self._table.late
         if self._looks_until is None:
-            self.on_append_done()
-            if late.of(self._session) >= core.limits.max_calls_per_session:
+            is_over_limit = late.of(self._session) >= core.limits.max_calls_per_session
+            if is_over_limit or not self.holds_exchange:
+                self.on_append_done()
+            if is_over_limit:
                 return
             late.change(self._session, 1)
             self._looks_until = core.now + _LOOKS
@@ -118,6 +121,7 @@ class MailboxPost:
             self._table.poll_later(self._key, self)
         else:
             self._stop_looking()
+            self.on_append_done()
 
     def _stop_looking(self) -> None:
         if self._looks_until is not None:

@@ -409,7 +409,11 @@ def deliver_responses(
         ResponseDelivery(core, session, turn, (response,), exchange, continues=False).start()
     elif isinstance(response.id, int) and session.is_shared:
         log = session.log_key(response_mailbox(response.id))
-        MailboxPost(session.table, log, jsonrpc.encode(response), exchange).append_if_expected()
+        data = jsonrpc.encode(response)
+        post = MailboxPost(
+            session.table, log, data, exchange, looks_again=True, holds_exchange=True
+        )
+        post.append_if_expected()
     else:
         return False
     return True

@@ -117,7 +117,7 @@ class StreamTable:
     """How many operations have failed; spreads their delays."""
 
     late: Shares[tuple[str, str]] = attrs.field(factory=Shares[tuple[str, str]], init=False)
-    """The number of cancellations of each session that wait to look for a mailbox again."""
+    """The number of messages of each session that wait to look for a mailbox again."""
 
     lease: Lease | None = attrs.field(default=None, init=False)
     """The lease of this instance; None if no other shares the store."""
