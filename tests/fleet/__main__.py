@@ -51,7 +51,8 @@ def main() -> int:
     print(
         f"{options.store}, {time.monotonic() - began:.0f} s: {figures.calls} calls, "
         f"{figures.executions} executions, {figures.results} results, {figures.cancelled} "
-        f"cancelled, {figures.told} told (at most {figures.latest:.1f} s later), "
+        f"cancelled, {figures.told} told "
+        f"({figures.delay(0.5):.1f} s later, at most {figures.delay(1):.1f}), "
         f"{figures.disconnected} disconnected, {figures.refused} refused, {figures.reports} "
         f"progress reports, {figures.answers} answers, {len(fleet.deaths)} kills, {kinds}, "
         f"{figures.count(OTHER)} {OTHER}"
@@ -71,7 +72,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--store", choices=("redis", "sqlite"), default="redis")
     parser.add_argument("--servers", type=int, default=4, help="server processes")
     parser.add_argument("--versions", default=",".join(VERSIONS), help="revisions of the clients")
-    parser.add_argument("--lease", type=float, default=10, help="Limits.lease_timeout")
+    parser.add_argument("--lease", type=float, default=3, help="Limits.lease_timeout")
     parser.add_argument("--kill", type=float, default=2, help="seconds between kills; 0: none")
     parser.add_argument("--cut", type=float, default=4, help="mean life of every 2nd connection")
     parser.add_argument("--pace", type=float, help="mean of a pause of a handler, in seconds")
@@ -98,7 +99,9 @@ async def _run(options: argparse.Namespace, crowd: Crowd, fleet: Fleet) -> None:
     faults = [asyncio.ensure_future(_supervise(fleet))]
     faults.append(asyncio.ensure_future(_break_redis(options.seconds, fleet)))
     if options.kill:
-        faults.append(asyncio.ensure_future(_kill(random.Random(f"{crowd.seed}/kill"), options, fleet)))
+        faults.append(
+            asyncio.ensure_future(_kill(random.Random(f"{crowd.seed}/kill"), options, fleet))
+        )
     await asyncio.sleep(options.seconds)
     crowd.is_over = True
     for each in faults[1:]:
@@ -118,9 +121,9 @@ async def _supervise(fleet: Fleet) -> None:
         fleet.start_ended()
 
 
-async def _kill(draws: random.Random, options: argparse.Namespace, fleet: Fleet) -> None:
+async def _kill(draws: random.Random, seconds: float, fleet: Fleet) -> None:
     while True:
-        await asyncio.sleep(options.kill * draws.uniform(0.7, 1.3))
+        await asyncio.sleep(seconds * draws.uniform(0.7, 1.3))
         fleet.kill_one(draws)
 
 

@@ -123,9 +123,7 @@ class Crowd:
             if outcome.error is not None:
                 await asyncio.sleep(draws.uniform(0, self.pace))  # as who repeats a call would
 
-    async def _call(
-        self, client: sansmcp_asyncio.Client, plan: Plan, outcome: Outcome
-    ) -> None:
+    async def _call(self, client: sansmcp_asyncio.Client, plan: Plan, outcome: Outcome) -> None:
         def on_progress(report: ProgressReceived) -> None:
             outcome.reports.append(report.progress)
 

@@ -178,7 +178,15 @@ class Fleet:
 
 @contextmanager
 def running_fleet(
-    folder: Path, *, servers: int, calls: int, store: str, lease: float, seed: int, cut: float, trace: bool
+    folder: Path,
+    *,
+    servers: int,
+    calls: int,
+    store: str,
+    lease: float,
+    seed: int,
+    cut: float,
+    trace: bool,
 ) -> Iterator[Fleet]:
     """Start all processes, and kill them at the end."""
     with ExitStack() as stack:
@@ -189,7 +197,12 @@ def running_fleet(
             redis.start()
             stack.callback(lambda: redis.kill())
             place = f"redis://127.0.0.1:{listen}"
-        arguments = (place, str(folder / "journal"), str(lease), str(folder / "trace") if trace else "")
+        arguments = (
+            place,
+            str(folder / "journal"),
+            str(lease),
+            str(folder / "trace") if trace else "",
+        )
         fleet = [
             Server(free_port(), arguments, folder / f"server-{number}.log")
             for number in range(servers)
@@ -217,8 +230,8 @@ def running_fleet(
             *("--seed", str(seed)),
         )
         wait_until(lambda: all(server.is_up for server in fleet))
-        urls = [f"http://127.0.0.1:{each}/mcp" for each in (port, cut_port)]
-        yield Fleet(fleet, redis, *urls, folder / "proxy")
+        url, cut_url = (f"http://127.0.0.1:{each}/mcp" for each in (port, cut_port))
+        yield Fleet(fleet, redis, url, cut_url, folder / "proxy")
 
 
 def _start(stack: ExitStack, log: Path, *command: str) -> None:

@@ -98,11 +98,8 @@ async def _serve(port: str, place: str, journal: str, lease: str, trace: str) ->
     limits = sansmcp.Limits(
         max_stored_entries=1_000_000, max_stored_bytes=2**30, lease_timeout=float(lease)
     )
-    store: Any
-    if place.startswith("redis:"):
-        store = RedisStore.from_url(place)
-    else:
-        store = SqliteStore(place, limits)
+    is_redis = place.startswith("redis:")
+    store = RedisStore.from_url(place) if is_redis else SqliteStore(place, limits)
     app = make_app(Journal(Path(journal)))
     await sansmcp_asyncio.serve(
         app,

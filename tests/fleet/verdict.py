@@ -24,8 +24,8 @@ class Figures:
         told: calls whose client was told that the handler had died.
         disconnected: calls whose client could not resume, and raised its own error.
         refused: calls that were refused, or of which the proxy told that their server has died.
-        latest: the longest time from the death of a process to the end of a call that it ran and
-            whose client was told, in seconds.
+        delays: the seconds from the death of a process to the end of a call that it ran and whose
+            client was told.
         problems: by kind, the calls that are wrong, each with an explanation.
     """
 
@@ -38,7 +38,7 @@ class Figures:
     cancelled: int = 0
     reports: int = 0
     answers: int = 0
-    latest: float = 0.0
+    delays: list[float] = attrs.field(factory=list[float])
     problems: dict[str, list[str]] = attrs.field(factory=lambda: defaultdict(list))
 
     wrong: set[str] = attrs.field(factory=set[str])
@@ -50,6 +50,11 @@ class Figures:
         """Record that a call is wrong."""
         self.problems[kind].append(f"{call}: {text}")
         self.wrong.add(call)
+
+    def delay(self, share: float) -> float:
+        """Return the delay that this share of all does not exceed; 0.0 if there are none."""
+        ordered = sorted(self.delays)
+        return ordered[round(share * (len(ordered) - 1))] if ordered else 0.0
 
     def count(self, *kinds: str) -> int:
         """Return the number of problems of these kinds."""
@@ -173,7 +178,7 @@ def _judge_error(
                 figures.add_problem(FALSE, plan.call, f"{text}; its process lives")
             else:
                 assert outcome.ended is not None
-                figures.latest = max(figures.latest, outcome.ended - death)
+                figures.delays.append(outcome.ended - death)
         case sansmcp.Disconnected() if not could_resume:
             figures.disconnected += 1
         case sansmcp.RequestRefused(status=status) if status in _UNREACHABLE and not could_resume:
