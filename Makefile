@@ -8,6 +8,7 @@
 # make planted  plant bugs, and see the simulator find them; PLANTED="--draw 3", or names
 # make fuzz SECONDS=600   100,000 mutations, then fuzzing by coverage for so long
 # make chaos    clients and servers of several libraries, with a network that breaks between them
+# make fleet SECONDS=600   kill the processes of a fleet behind HAProxy and Redis; who is not told?
 # make bench    parsers, servers, clients and more next to others; make bench-quick: in two minutes
 # make bench-plots   put the plots of the last runs into the checkout
 # make format   put the code into its shape
@@ -22,7 +23,7 @@ CORE = tests/codecs tests/vocabulary tests/client tests/server tests/http11 test
 # Compiled files save each worker ten seconds of rewriting assertions, and each process of a test some.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check core others thorough tests flakes conformance simulate planted requirements requirements-proof fuzz chaos bench bench-quick bench-plots format clean
+.PHONY: demo test check core others thorough tests flakes conformance simulate planted requirements requirements-proof fuzz chaos fleet bench bench-quick bench-plots format clean
 
 demo: $(VENV)/installed-cli
 	$(BIN)/sansmcp demo
@@ -88,6 +89,10 @@ fuzz: $(VENV)/installed-dev $(VENV)/installed-fuzz
 # CHAOS="--fastmcp /path/to/python" adds FastMCP, from an environment that has it.
 chaos: $(VENV)/installed-dev
 	$(BIN)/python -m tests.interop.chaos --write docs/testing.md $(CHAOS)
+
+# FLEET="--store sqlite --calls 300 --seed 7"; needs haproxy and redis-server.
+fleet: $(VENV)/installed-dev
+	$(BIN)/python -m tests.fleet --seconds $(SECONDS) $(FLEET)
 
 bench: $(VENV)/installed-bench
 	$(BIN)/python -m benchmarks.parsers

@@ -53,8 +53,9 @@ def main() -> int:
         f"{figures.executions} executions, {figures.results} results, {figures.cancelled} "
         f"cancelled, {figures.told} told "
         f"({figures.delay(0.5):.1f} s later, at most {figures.delay(1):.1f}), "
-        f"{figures.disconnected} disconnected, {figures.refused} refused, {figures.reports} "
-        f"progress reports, {figures.answers} answers, {len(fleet.deaths)} kills, {kinds}, "
+        f"{figures.disconnected.total()} disconnected ({_by_version(figures)}), "
+        f"{figures.refused} refused, {figures.reports} progress reports, "
+        f"{figures.answers} answers, {len(fleet.deaths)} kills, {kinds}, "
         f"{figures.count(OTHER)} {OTHER}"
     )
     if figures.problems:
@@ -62,6 +63,10 @@ def main() -> int:
         return 1
     shutil.rmtree(folder)
     return 0
+
+
+def _by_version(figures: Figures) -> str:
+    return ", ".join(f"{count} of {version}" for version, count in figures.disconnected.items())
 
 
 def _options() -> argparse.Namespace:
@@ -99,9 +104,8 @@ async def _run(options: argparse.Namespace, crowd: Crowd, fleet: Fleet) -> None:
     faults = [asyncio.ensure_future(_supervise(fleet))]
     faults.append(asyncio.ensure_future(_break_redis(options.seconds, fleet)))
     if options.kill:
-        faults.append(
-            asyncio.ensure_future(_kill(random.Random(f"{crowd.seed}/kill"), options, fleet))
-        )
+        draws = random.Random(f"{crowd.seed}/kill")
+        faults.append(asyncio.ensure_future(_kill(draws, options.kill, fleet)))
     await asyncio.sleep(options.seconds)
     crowd.is_over = True
     for each in faults[1:]:

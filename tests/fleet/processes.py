@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
@@ -187,7 +187,7 @@ def running_fleet(
     seed: int,
     cut: float,
     trace: bool,
-) -> Iterator[Fleet]:
+) -> Generator[Fleet, None, None]:
     """Start all processes, and kill them at the end."""
     with ExitStack() as stack:
         redis, listen = None, free_port()
@@ -250,9 +250,8 @@ def _program(name: str) -> str:
     return program
 
 
-def wait_until(is_so: object) -> None:
+def wait_until(is_so: Callable[[], bool]) -> None:
     """Wait until a function returns True; exit after 60 seconds."""
-    assert callable(is_so)
     give_up = time.monotonic() + 60
     while not is_so():
         if time.monotonic() > give_up:

@@ -27,7 +27,7 @@ def make_app(journal: Journal) -> sansmcp.App:
     @app.handler("tools/call")
     async def work(call: sansmcp_asyncio.Call) -> dict[str, Any] | InputRequired:
         plan = call.params["arguments"]
-        state = call.saved_state or {"round": 0, "reports": 0, "answers": {}}
+        state: dict[str, Any] = call.saved_state or {"round": 0, "reports": 0, "answers": {}}
         name, number = plan["call"], state["round"]
         journal.add("begin", name, number)
         try:

@@ -22,7 +22,8 @@ class Figures:
 
     Attributes:
         told: calls whose client was told that the handler had died.
-        disconnected: calls whose client could not resume, and raised its own error.
+        disconnected: by revision, the calls whose client could not resume, and raised its own
+            error.
         refused: calls that were refused, or of which the proxy told that their server has died.
         delays: the seconds from the death of a process to the end of a call that it ran and whose
             client was told.
@@ -33,13 +34,13 @@ class Figures:
     executions: int = 0
     results: int = 0
     told: int = 0
-    disconnected: int = 0
+    disconnected: Counter[str] = attrs.field(factory=Counter[str])
     refused: int = 0
     cancelled: int = 0
     reports: int = 0
     answers: int = 0
     delays: list[float] = attrs.field(factory=list[float])
-    problems: dict[str, list[str]] = attrs.field(factory=lambda: defaultdict(list))
+    problems: dict[str, list[str]] = attrs.field(factory=lambda: defaultdict[str, list[str]](list))
 
     wrong: set[str] = attrs.field(factory=set[str])
     """The calls that are wrong."""
@@ -180,7 +181,7 @@ def _judge_error(
                 assert outcome.ended is not None
                 figures.delays.append(outcome.ended - death)
         case sansmcp.Disconnected() if not could_resume:
-            figures.disconnected += 1
+            figures.disconnected[plan.version] += 1
         case sansmcp.RequestRefused(status=status) if status in _UNREACHABLE and not could_resume:
             figures.refused += 1
             was_not_run = error.reason is not None and plan.version != MODERN
