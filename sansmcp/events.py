@@ -261,8 +261,8 @@ class ServerRequestCancelled:
 class Reconnecting:
     """A connection or a stream ended, and the client reconnects after ``delay`` seconds.
 
-    A stream broke, the server closed it so that the client polls, or the opening failed and is
-    repeated.
+    A stream broke, the server closed it so that the client polls, the opening failed and is
+    repeated, or the server was too busy to run a call, which is then sent again.
     """
 
     call: int | None

@@ -38,6 +38,9 @@ class Timer(FastEnum):
     RECONNECT = enum.auto()
     """Client: the delay before the resumption of a broken stream is over."""
 
+    REPEAT = enum.auto()
+    """Client: the delay before a refused request is sent again is over."""
+
     POST = enum.auto()
     """Client: the server did not accept a notification or response in time, or the delay before it
     is sent again is over.

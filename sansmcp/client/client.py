@@ -631,6 +631,8 @@ class Client:
                     self._call_timed_out(self._calls[key])
                 case Timer.RECONNECT:
                     self._reconnect(key)
+                case Timer.REPEAT:
+                    self._send(self._request(key))
                 case Timer.STREAM_IDLE:
                     self._stream_idle_due(key, is_reading=is_reading)
                 case Timer.OPENING:
@@ -878,6 +880,8 @@ class Client:
         """End the stream and exchange of a request; ``complete``: its response has arrived."""
         self._by_id.pop(request.id, None)
         request.id = None
+        if request.refusals:
+            self._timers.stop(Timer.REPEAT, request.number)
         if request.stream is not None:
             self._timers.stop(Timer.RECONNECT, request.number)
             if request.stream.cursor is not None:
@@ -960,6 +964,32 @@ class Client:
                 self._end_tools(request)
             case _ as impossible:
                 assert_never(impossible)
+
+    def _repeat_later(self, request: PendingRequest, refusal: Refusal) -> bool:
+        """Repeat a request of which the server has run nothing, after a delay.
+
+        The timeouts of the call run on. Returns False if it must not be repeated, or too often, or
+        if the call would time out before.
+        """
+        policy, attempt = self._options.reconnect, request.refusals + 1
+        is_opening = request.kind in (Kind.DISCOVER, Kind.INITIALIZE)
+        if is_opening or not refusal.was_not_run or attempt > policy.max_attempts:
+            return False
+        is_request = refusal.request.method == b"POST" and not refusal.request.last_event_id
+        delay = policy.delay(attempt, refusal.retry_after, self._jitter())
+        deadline = math.inf if request.timeouts is None else request.timeouts.deadline
+        if not is_request or self._now + delay >= deadline:
+            return False
+        self._leave_stream(request, complete=True)
+        request.refusals = attempt
+        self._timers.set(Timer.REPEAT, request.number, self._now + delay)
+        if request.kind is Kind.CALL:
+            self._events.append(
+                Reconnecting(
+                    call=request.number, delay=delay, attempt=attempt, reason=refusal.message
+                )
+            )
+        return True
 
     def _call_refused(self, request: PendingRequest, refusal: Refusal) -> None:
         error = refusal.error
@@ -1089,6 +1119,7 @@ class Client:
         id, most = request.id, self.limits.max_server_requests_per_call
         self._leave_stream(request, complete=True)
         request.rounds += 1
+        request.refusals = 0
         if request.rounds > self.limits.max_rounds:
             text = f"{request.method} got input requests {request.rounds} times (max_rounds)"
             self._fail_call(request, request.error(InvalidResponse, text))
@@ -1498,10 +1529,10 @@ class Client:
             case Refused(refusal):
                 request.exchange = None
                 decided = None if stream is None else stream.refused(refusal, self._now)
-                if decided is None:
-                    self._request_refused(request, refusal)
-                else:
+                if decided is not None:
                     self._on_stream(request.number, decided)
+                elif not self._repeat_later(request, refusal):
+                    self._request_refused(request, refusal)
             case _ as impossible:
                 assert_never(impossible)
 

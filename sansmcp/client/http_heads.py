@@ -30,6 +30,17 @@ _MAX_CHALLENGE_CHARS = 300
 """The characters of each challenge that an error text shows."""
 _SECONDS = re.compile("[0-9]{1,9}")
 
+_DATE = re.compile(
+    "[A-Z][a-z]{2}, ([0-9]{2}) ([A-Z][a-z]{2}) ([0-9]{4}) ([0-9]{2}):([0-9]{2}):([0-9]{2}) GMT"
+)
+"""The form of a date that servers must send. Source: RFC 9110, 5.6.7."""
+_MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+
+NOT_RUN = frozenset(
+    ("shutting_down", "store_failed", "too_many_sessions", "too_many_subscriptions")
+)
+"""The reasons of status 503 with which a server says that it has run nothing of the request."""
+
 OUT_OF_REACH = frozenset((502, 503, 504))
 """Refusals by a proxy whose server has not started, or does not respond at the moment."""
 
@@ -117,6 +128,15 @@ class Refusal:
         return self.status in (408, 425, 429) or self.status >= 500
 
     @property
+    def was_not_run(self) -> bool:
+        """True if it is certain that the server has run nothing, and may take the request later.
+
+        A bare 503 can be from a proxy whose server broke the connection in the middle of a call.
+        Source: RFC 6585 section 4.
+        """
+        return self.status == 429 or (self.status == 503 and self.reason in NOT_RUN)
+
+    @property
     def ends_session(self) -> bool:
         """True if the server does not know the session of the request.
 
@@ -141,10 +161,17 @@ class Refusal:
     def retry_after(self) -> float:
         """``Retry-After`` in seconds; 0 if the server sent none.
 
-        A date counts as none, because the machine has no calendar clock. Source: RFC 9110, 10.2.3.
+        The machine has no calendar clock. So a date counts from that of the response, and as none
+        if the response has no date. Source: RFC 9110, 10.2.3.
         """
         value = headers.single(headers.get_all(self.head.headers, b"retry-after")) or ""
-        return min(float(value), _MAX_RETRY_AFTER) if _SECONDS.fullmatch(value) else 0.0
+        if _SECONDS.fullmatch(value):
+            return min(float(value), _MAX_RETRY_AFTER)
+        sent = headers.single(headers.get_all(self.head.headers, b"date")) or ""
+        until, since = _seconds_of(value), _seconds_of(sent)
+        if until is None or since is None:
+            return 0.0
+        return min(max(float(until - since), 0.0), _MAX_RETRY_AFTER)
 
     @property
     def message(self) -> str:
@@ -182,6 +209,19 @@ class Refusal:
             method=method,
             request_id=request_id,
         )
+
+
+def _seconds_of(date: str) -> int | None:
+    """Return the seconds from some fixed time to a date; None if it is not one."""
+    match = _DATE.fullmatch(date)
+    if match is None or match[2] not in _MONTHS:
+        return None
+    day, year, hour, minute, second = (int(match[group]) for group in (1, 3, 4, 5, 6))
+    # The year begins in March here, so that a leap day is its last one.
+    month = (_MONTHS.index(match[2]) - 2) % 12
+    year -= month >= 10
+    days = 365 * year + year // 4 - year // 100 + year // 400 + (153 * month + 2) // 5 + day
+    return ((days * 24 + hour) * 60 + minute) * 60 + second
 
 
 def _excerpt(body: bytes) -> str:

@@ -327,7 +327,8 @@ class Opening:
         one: a handshake that works is not recorded in ``known_servers``, and if the client supports
         no handshake, it reports the refusal.
         """
-        wait = refusal.retry_after if refusal.status in OUT_OF_REACH else None
+        may_repeat = refusal.status in OUT_OF_REACH or refusal.was_not_run
+        wait = refusal.retry_after if may_repeat else None
         decides_nothing = refusal.status in UNDECIDED or refusal.status >= 500
         if refusal.error is not None and refusal.error.code in MODERN_ERRORS:
             found = classify_discover_response(refusal.error, self._options.versions)
@@ -373,10 +374,15 @@ class Opening:
     def initialize_refused(self, refusal: Refusal, now: float) -> OpeningOutcome:
         """Return the next step after a refusal of ``initialize``."""
         error = refusal.error
+        failure = refusal.as_error(INITIALIZE, self._request_id)
+        if refusal.was_not_run:
+            again = self._try_again(failure, refusal.retry_after, now)
+            if again is not None:
+                return again
         if error is not None and (error.id == self._request_id or error.code in MODERN_ERRORS):
             return self._initialize_denied(error, refusal.status, now)
         return self._unreachable(
-            refusal.as_error(INITIALIZE, self._request_id),
+            failure,
             now,
             try_next=is_other_transport(refusal.status),
             wait=refusal.retry_after if refusal.status in OUT_OF_REACH else None,

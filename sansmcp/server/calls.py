@@ -326,7 +326,8 @@ class RunningCall(ServerCall):
         self.state = advance(CALL, self.state, CallEvent.CANCEL)
         self._core.events.append(CallCancelled(self, "the server shuts down"))
         self._discard(cancel_requests=False)
-        self._responder.respond(jsonrpc.encode(refusal.reply), refusal.http_status)
+        # Not the status of the refusal: with 503 the client would repeat a call that has run.
+        self._responder.respond(jsonrpc.encode(refusal.reply))
 
     def _send_request(self, method: str, params: Params | None, timeout: float) -> int | None:
         """Send a server request and return its id; None if the client has disconnected."""

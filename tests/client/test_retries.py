@@ -206,7 +206,7 @@ def test_what_cannot_be_resumed_is_repeated_if_it_may_be(harness: ClientHarness)
         ("-1", 0),
         ("1.5", 0),
         ("\u0664", 0),
-        ("Wed, 21 Oct 2026 07:28:00 GMT", 0),
+        ("Wed, 21 Oct 2026 07:28:00 GMT", 0),  # the response has no date of its own
     ],
 )
 def test_a_server_that_is_busy_says_how_long_to_wait_at_least(
