@@ -80,6 +80,7 @@ if TYPE_CHECKING:
     from .http11.server_connection import ServerConnection
     from .input_required import InputRequest, InputRequired, StateSigner
     from .memory_store import MemoryStore
+    from .rates import RateLimit
     from .security import SecurityPolicy
     from .server.exchange import ServerExchange
     from .server.options import ServerOptions, ServerSettings
@@ -112,6 +113,7 @@ else:
             ".http11.pool": ("ConnectionPool",),
             ".http11.server_connection": ("ServerConnection",),
             ".memory_store": ("MemoryStore",),
+            ".rates": ("RateLimit",),
             ".security": ("SecurityPolicy",),
             ".authentication": ("Authenticator", "ConnectionInfo", "PeerCredentials", "Refusal"),
             ".server_call": ("ServerCall", "Peer", "Session"),
@@ -175,6 +177,7 @@ __all__ = [
     "PendingResult",
     "ProcessEnded",
     "ProtocolError",
+    "RateLimit",
     "ReconnectPolicy",
     "Refusal",
     "RemoteProtocolError",

@@ -136,6 +136,11 @@ class Limits:
     max_subscriptions: int = 10_000
     """Clients that listen for changes (``subscriptions/listen``) at the same time."""
 
+    max_rate_buckets: int = 100_000
+    """Clients that are counted at the same time, if ``rate_limit`` is set, in some 200 bytes each.
+    Of more, those that have been quiet for longest may send as if they had never sent.
+    """
+
     max_resources_per_subscription: int = 1000
     """Resources of one subscription; the acknowledgement lists those that were accepted. A session
     of a handshake revision may subscribe to as many; ``resources/subscribe`` is refused beyond it.

@@ -102,9 +102,17 @@ class Channel:
         are no message, or a request while the client does not read its responses.
         """
         self._core.now = now
+        self.receive_message(self.decode(data))
+
+    def decode(self, data: bytes) -> Message | Batch:
+        """Return the message or batch of which these are the bytes. Raises as ``receive()``."""
         decoded = jsonrpc.decode(data, self._core.limits)
         if self._sink.is_above_high_water and isinstance(decoded, Request | Batch):
             raise refusals.NOT_READING(decoded.id if isinstance(decoded, Request) else None)
+        return decoded
+
+    def receive_message(self, decoded: Message | Batch) -> None:
+        """Receive a message or batch. If it is refused, the sink gets an error."""
         try:
             self._dispatch(decoded)
         except RemoteProtocolError as error:

@@ -17,11 +17,13 @@ from ..http import RequestHead
 from ..limits import Limits
 from ..messages import Request
 from ..meta_keys import checked_capabilities
+from ..rates import TokenBuckets
 from ..revisions import of_era
 from ..shares import Shares
 from ..timers import TimerTable
 from ..types import Drivable, Era
 from . import refusals
+from .addresses import Network, parse_networks
 from .options import ServerOptions, milliseconds_of
 from .store_health import StoreHealth
 
@@ -104,6 +106,10 @@ class ServerCore:
     store_health: StoreHealth = attrs.field(factory=StoreHealth, init=False)
     instance: str = attrs.field(default="", init=False)
     """The name of this instance among those that share the store; empty if it shares none."""
+    buckets: TokenBuckets | None = attrs.field(default=None, init=False)
+    """What clients may send of the setting ``rate_limit``; None if it is not set."""
+    trusted_proxies: tuple[Network, ...] = attrs.field(init=False)
+    """The setting of that name, parsed."""
     unsent: Shares[BufferedResponse] = attrs.field(factory=Shares[BufferedResponse], init=False)
     """The unsent bytes of all exchanges."""
     stateless: dict[SessionlessCall, None] = attrs.field(
@@ -124,6 +130,9 @@ class ServerCore:
         self.retry_ms = milliseconds_of(self.options.retry)
         self.modern_versions = of_era(self.versions, Era.MODERN)
         self.handshake_versions = of_era(self.versions, Era.LEGACY)
+        self.trusted_proxies = parse_networks(self.options.trusted_proxies)
+        if self.options.rate_limit is not None:
+            self.buckets = TokenBuckets(self.options.rate_limit, self.limits.max_rate_buckets)
         if self.options.shared_store:
             self.instance = self.token()
 

@@ -17,10 +17,12 @@ from ..errors import LocalProtocolError, check_delay, instance_of_type
 from ..http11_parser import Http11Parser
 from ..input_required import StateSigner
 from ..limits import Limits
+from ..rates import RateLimit
 from ..revisions import REVISIONS, checked_versions, of_era
 from ..security import SecurityPolicy
 from ..trace import Tracer
 from ..types import Era
+from .addresses import parse_networks
 
 _PATH = re.compile(r"/[!-\"$->@-~]*")
 
@@ -42,6 +44,8 @@ class ServerSettings(TypedDict, total=False):
     state_signer: StateSigner | None
     policy: SecurityPolicy | None
     limits: Limits | None
+    rate_limit: RateLimit | None
+    trusted_proxies: tuple[str, ...]
     http11: Http11Parser | None
     trace: Tracer | None
 
@@ -66,6 +70,10 @@ def milliseconds_of(retry: float | None) -> int | None:
     if retry == math.inf:
         raise LocalProtocolError("retry must be finite; None leaves the wait to the client")
     return None if retry is None else round(retry * 1000)
+
+
+def _check_networks(options: object, attribute: object, networks: tuple[str, ...]) -> None:
+    parse_networks(networks)
 
 
 def _check_retry(options: object, attribute: object, retry: float | None) -> None:
@@ -126,6 +134,15 @@ class ServerOptions:
             adapters create one.
         policy: the hosts and origins that are served; None serves those of this machine only.
         limits: bounds of bytes, seconds and counts; None takes the defaults of ``sansmcp.Limits``.
+        rate_limit: how many requests a client may send, e.g. ``RateLimit(10, burst=50)``. Each
+            principal has its own share, or each address where there is no authentication. What
+            exceeds it is refused with status 429 and ``Retry-After`` before anything runs; each
+            request of a batch counts, and responses, notifications and cancellations never do. None
+            sets no bound.
+        trusted_proxies: the addresses or networks of proxies, e.g. ``("10.0.0.0/8",)``, that report
+            the addresses of clients to ``rate_limit`` in ``X-Forwarded-For``, or in ``Forwarded``
+            where the former is missing. The proxies must remove both headers from what clients send
+            or add to them. Without it the other end of the connection counts as the client.
         http11: the parser of HTTP/1.1 heads on raw sockets, e.g.
             ``sansmcp.httptools_parser.HTTP11``; None takes h11.
         trace: an object that is called with everything sent and received; None traces nothing.
@@ -153,6 +170,10 @@ class ServerOptions:
     limits: Limits = attrs.field(
         default=None, converter=_limits, validator=instance_of_type(Limits)
     )
+    rate_limit: RateLimit | None = attrs.field(
+        default=None, validator=instance_of_type((RateLimit, NoneType))
+    )
+    trusted_proxies: tuple[str, ...] = attrs.field(default=(), validator=_check_networks)
     http11: Http11Parser | None = None
     trace: Tracer | None = None
 

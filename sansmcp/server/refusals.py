@@ -28,6 +28,7 @@ from ..codecs.jsonrpc import (
 )
 from ..errors import RemoteProtocolError
 from ..messages import Request, RequestId
+from ..rates import RateLimit
 
 
 @attrs.frozen
@@ -283,6 +284,13 @@ DUPLICATE_REQUEST_ID = RefusalTemplate(
 
 # Limits, and shutdown
 
+# Source: RFC 6585 section 4.
+_RATE_LIMITED = RefusalTemplate(
+    429,
+    INVALID_REQUEST,
+    "rate_limited",
+    "Too many requests: {rate} are allowed, and nothing was run: wait for {seconds} s",
+)
 TOO_MANY_CALLS = RefusalTemplate(
     429,
     INVALID_REQUEST,
@@ -350,6 +358,18 @@ def not_authenticated(refusal: Refusal) -> RemoteProtocolError:
         reason=refusal.reason or ("unauthorized" if is_challenge else "forbidden"),
         http_status=refusal.status,
         headers=() if challenge is None else ((b"www-authenticate", challenge.encode()),),
+    )
+
+
+def rate_limited(
+    request_id: RequestId | None, limit: RateLimit, seconds: int
+) -> RemoteProtocolError:
+    """Return the error for a request that exceeds the rate; ``seconds``: the time to wait."""
+    return _RATE_LIMITED(
+        request_id,
+        rate=f"{limit.per_second:g} per second, and {limit.burst} at once,",
+        seconds=seconds,
+        headers=((b"retry-after", b"%d" % seconds),),
     )
 
 

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -29,19 +30,21 @@ import attrs
 from ..app import App
 from ..authentication import Refusal
 from ..codecs import headers, json, jsonrpc
+from ..codecs.jsonrpc import Batch
 from ..codecs.sse import KEEP_ALIVE
 from ..effects import Abort, Authenticate, ExchangeEffect, SendEnd, ServerEffect
 from ..errors import LocalProtocolError, RemoteProtocolError, check_settings
 from ..events import ServerEvent
 from ..http import BodyData, BodyEnd, ConnectionLost, RequestHead, RequestPart
 from ..limits import Limits
-from ..messages import Params
+from ..messages import Message, Params
 from ..meta_keys import PROTOCOL_VERSION
 from ..server_call import Session
 from ..states import ExchangeState
 from ..timers import Timer
 from ..types import HTTP_SSE, STDIO, STREAMABLE_HTTP, Idle, Unpack, assert_never
 from . import refusals
+from .admission import admit
 from .channel import Channel
 from .core import ServerCore, Sink
 from .era_choice import is_http_sse, is_modern, names_session_early
@@ -186,7 +189,9 @@ class Server(StoreCompletions):
         Feed it with ``receive_part()``, beginning with a RequestHead.
 
         Args:
-            driver: any object of the driver; kept as ``exchange.driver``.
+            driver: any object of the driver; kept as ``exchange.driver``. With the setting
+                ``rate_limit`` its attribute ``connection``, a ``ConnectionInfo``, gives the address
+                of a client without a principal; such clients count as one if there is none.
         """
         return ServerExchange(next(self._exchange_ids), self._core, driver)
 
@@ -554,6 +559,15 @@ class Server(StoreCompletions):
             legacy.streamable_http.complete(exchange)
             return
         message = jsonrpc.decode(body, self._core.limits)
+        if self._core.buckets is None:
+            self._dispatch_message(exchange, message)
+        else:
+            admit(self._core, exchange, message, partial(self._dispatch_message, exchange, message))
+
+    def _dispatch_message(self, exchange: ServerExchange, message: Message | Batch) -> None:
+        """Pass the content of a POST to its era. Raises RemoteProtocolError for a refusal."""
+        head, legacy = exchange.head, self._legacy
+        assert head is not None
         if is_modern(message, self._core, headers.single(head.values(PROTOCOL_VERSION))):
             self._modern_http.receive(exchange, head, message)
         else:

@@ -11,7 +11,7 @@ from .sources import Module, adapters, core
 TIERS = (
     ("_lazy", "messages", "shares", "types"),
     ("errors", "process", "store", "timers"),
-    ("limits",),
+    ("limits", "rates"),
     ("app", "codecs", "memory_store", "revisions", "security", "states"),
     ("http", "meta_keys", "input_required"),
     ("server_call", "http11_parser"),

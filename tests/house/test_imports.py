@@ -39,7 +39,7 @@ MACHINE = {
     "http11_parser",
 }
 CONNECTION = {"h11_parser", "http11"}
-SERVER = {"authentication", "security", "server", "shares"}
+SERVER = {"authentication", "rates", "security", "server", "shares"}
 
 BRINGS = {
     "import sansmcp": VOCABULARY,

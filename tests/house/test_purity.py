@@ -43,6 +43,7 @@ IN_ONE_PLACE = {
     "h11": ("sansmcp.h11_parser",),
     "httptools": ("sansmcp.httptools_parser",),
     "importlib": ("sansmcp._lazy",),
+    "ipaddress": ("sansmcp.server.addresses",),
     "msgspec": ("sansmcp.codecs.json", "sansmcp.codecs.members"),
     "sys": ("sansmcp.types",),
     "typing_extensions": ("sansmcp.types",),

@@ -20,11 +20,14 @@ from functools import partial
 import attrs
 
 from ...codecs import headers
+from ...codecs.jsonrpc import Batch
 from ...codecs.sse import encode_event
 from ...http import RequestHead
+from ...messages import Message
 from ...states import ExchangeState, SessionState
 from ...types import Secret
 from .. import refusals
+from ..admission import admit
 from ..channel import Channel
 from ..core import ServerCore
 from ..era_choice import TOKEN, message_token
@@ -111,7 +114,13 @@ class HttpSse:
             self._open(exchange)
             return
         channel = self._channel(exchange.head)
-        channel.receive(body, now=self._core.now)
+        message = channel.decode(body)
+        admit(self._core, exchange, message, partial(self._receive, exchange, channel, message))
+
+    def _receive(
+        self, exchange: ServerExchange, channel: Channel, message: Message | Batch
+    ) -> None:
+        channel.receive_message(message)
         exchange.send_response(202)
 
     def _check_room(self, principal: str) -> None:

@@ -1,0 +1,99 @@
+"""Bounds on how often a client may send requests: token buckets.
+
+A bucket holds up to ``burst`` tokens and gets ``per_second`` new ones every second. A request takes
+one. A bucket is kept as one number, the time at which it will be full again, so that a bucket that
+is full needs no place at all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import OrderedDict
+
+import attrs
+
+from .errors import LocalProtocolError, check_type
+
+_ROUNDING = 1e-6
+"""Seconds. A client that waits as long as it was told must not be refused by a rounding error."""
+
+
+@attrs.frozen
+class RateLimit:
+    """How many requests a client may send: ``per_second`` on average, and ``burst`` at once.
+
+    Attributes:
+        per_second: requests per second, above zero; 0.5 allows one every two seconds.
+        burst: requests that may come at once after a pause, at least 1.
+
+    Raises:
+        LocalProtocolError: ``per_second`` is not a finite number above zero, or ``burst`` is not an
+            integer above zero.
+    """
+
+    per_second: float
+    burst: int
+
+    def __attrs_post_init__(self) -> None:
+        check_type((int, float), per_second=self.per_second)
+        check_type(int, burst=self.burst)
+        if not 0 < self.per_second < math.inf:
+            raise LocalProtocolError(
+                f"per_second must be above zero and finite, and is {self.per_second}"
+            )
+        if self.burst < 1:
+            raise LocalProtocolError(f"burst must be above zero, and is {self.burst}")
+
+
+@attrs.define(eq=False, repr=False)
+class TokenBuckets:
+    """The buckets of all clients, each with a name. A name that is not known has a full bucket.
+
+    Attributes:
+        limit: the rate and the size of every bucket.
+        max_buckets: how many are kept. Beyond it the one used longest ago is forgotten.
+    """
+
+    limit: RateLimit
+    max_buckets: int
+    _full_at: OrderedDict[str, float] = attrs.field(factory=OrderedDict[str, float], init=False)
+    """The time when each bucket will be full, the one used longest ago first."""
+
+    def __len__(self) -> int:
+        return len(self._full_at)
+
+    def take(self, name: str, count: int, now: float) -> float:
+        """Take tokens from a bucket, all of them or none.
+
+        Args:
+            name: the name of the bucket.
+            count: the number of tokens; more than ``burst`` count as ``burst``.
+            now: the current time in seconds, on the machine's clock.
+
+        Returns:
+            0.0 if they were taken, else the seconds until there are enough.
+        """
+        interval = 1 / self.limit.per_second
+        capacity = self.limit.burst * interval
+        # At most empty, also if the clock was put back.
+        full_at = min(max(self._full_at.get(name, now), now), now + capacity)
+        full_at_then = full_at + min(count, self.limit.burst) * interval
+        wait = full_at_then - now - capacity
+        is_taken = wait <= _ROUNDING
+        self._full_at[name] = full_at_then if is_taken else full_at
+        self._full_at.move_to_end(name)
+        self._forget(now)
+        return 0.0 if is_taken else wait
+
+    def _forget(self, now: float) -> None:
+        """Forget buckets that are full, and those beyond the bound.
+
+        Each use adds one bucket at most and looks at two, so the work of a use is bounded, too.
+        """
+        for _ in range(2):
+            name, full_at = next(iter(self._full_at.items()))
+            if full_at > now and len(self._full_at) <= self.max_buckets:
+                return
+            del self._full_at[name]
+            if not self._full_at:
+                return
