@@ -28,7 +28,7 @@ else:
 
 _logger = logging.getLogger("sansmcp")
 
-_KINDS = {kind: letter.encode() for kind, letter in zip(EntryKind, "mbitokw", strict=True)}
+_KINDS = {kind: letter.encode() for kind, letter in zip(EntryKind, "mbitokfw", strict=True)}
 _LETTERS = {letter: kind for kind, letter in _KINDS.items()}
 
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_.-]{1,150}", re.ASCII)
