@@ -61,7 +61,10 @@ def main() -> int:
     if figures.problems:
         print(f"The logs are in {folder}; --seed {seed}")
         return 1
-    shutil.rmtree(folder)
+    if options.keep:
+        print(f"The logs are in {folder}")
+    else:
+        shutil.rmtree(folder)
     return 0
 
 
@@ -82,6 +85,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--cut", type=float, default=4, help="mean life of every 2nd connection")
     parser.add_argument("--pace", type=float, help="mean of a pause of a handler, in seconds")
     parser.add_argument("--trace", action="store_true", help="write all that is sent to a file")
+    parser.add_argument("--keep", action="store_true", help="keep the logs of a run without fault")
     return parser.parse_args()
 
 
