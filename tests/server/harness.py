@@ -66,6 +66,11 @@ def example_app() -> App:
     return app
 
 
+def is_of_all(stream: StreamKey) -> bool:
+    """Whether a log is a lease, or holds what belongs to no call."""
+    return stream.stream in (".lease", ".notify") or stream.session == ".publish"
+
+
 class RawExchange:
     """One exchange, and the response as far as it has been sent."""
 
@@ -205,8 +210,8 @@ class ServerHarness(TimedHarness):
 
     @property
     def watched(self) -> set[StreamKey]:
-        """The logs of which the store is to tell, other than that of publications."""
-        return {stream for stream in self.watches if stream.session != ".publish"}
+        """The logs of which the store is to tell, other than those that belong to no call."""
+        return {stream for stream in self.watches if not is_of_all(stream)}
 
     def run_pending(self) -> None:
         """Do everything that there is to do."""
@@ -234,11 +239,7 @@ class ServerHarness(TimedHarness):
 
     def _is_of_lease(self, effect: StoreEffect) -> bool:
         """Whether an effect is about a lease or a publication, and is performed meanwhile."""
-        return (
-            self.leases_work
-            and not isinstance(effect, StoreDrop)
-            and (effect.stream.stream == ".lease" or effect.stream.session == ".publish")
-        )
+        return self.leases_work and not isinstance(effect, StoreDrop) and is_of_all(effect.stream)
 
     def perform_store_effect(self, effect: StoreEffect) -> None:
         self.server.perform_store_effect(effect, self.store, now=self.now)

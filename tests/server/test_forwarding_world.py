@@ -1,4 +1,4 @@
-"""Any interleaving of publications, deaths, slow stores and reconnects: a client gets each once."""
+"""Publications, deaths, slow stores and reconnects in any order: a client gets each once."""
 
 from __future__ import annotations
 

@@ -42,6 +42,7 @@ from .. import refusals
 from ..calls import CallOwner, RunningCall
 from ..core import ServerCore, Sink
 from ..exchange import ServerExchange
+from .inbox import INBOX, Inbox
 from .mailbox import (
     MailboxPoll,
     MailboxPost,
@@ -103,6 +104,7 @@ class LegacySession(CallOwner, Session):
     _streams: dict[ResumableStream, None] = attrs.field(factory=lambda: {}, init=False)
     """All streams that are written here and not settled, oldest first."""
     _last_id: int = attrs.field(default=0, init=False)
+    _inbox: Inbox | None = attrs.field(default=None, init=False)
 
     def __repr__(self) -> str:
         return f"<session {self.id!r} at {self.revision.name}: {self.state.name.lower()}>"
@@ -116,10 +118,30 @@ class LegacySession(CallOwner, Session):
             return not self.sink.is_above_high_water and self.sink.send(data)
         if self.id is None or not self.revision.standalone_stream:
             return False
-        stream = self._heard_stream or self._new_standalone()
+        stream = self._heard_stream
+        if stream is None and self.is_shared:
+            return self.inbox.add_message(data)
+        stream = stream or self._new_standalone()
         return not stream.is_above_high_water and stream.append(data)
 
     # What follows is for the other parts of the server.
+
+    @property
+    def inbox(self) -> Inbox:
+        """What instances leave for the one that writes the standalone stream."""
+        if self._inbox is None:
+            self._inbox = Inbox(self.table, self.log_key(INBOX), self)
+        return self._inbox
+
+    @property
+    def writes_standalone(self) -> bool:
+        """True if a standalone stream is written here."""
+        return self._heard_stream is not None
+
+    @property
+    def has_stored_all(self) -> bool:
+        """True if the store has all messages of the standalone streams."""
+        return all(stream.has_stored_all for stream in self._standalone)
 
     @property
     def _heard_stream(self) -> ResumableStream | None:
@@ -187,6 +209,9 @@ class LegacySession(CallOwner, Session):
             self.subscriptions.add((request.params or {})["uri"])
         elif request.method == UNSUBSCRIBE:
             self.subscriptions.discard((request.params or {})["uri"])
+        if request.method in (SUBSCRIBE, UNSUBSCRIBE) and self.is_shared:
+            ends = request.method == UNSUBSCRIBE
+            self.inbox.subscribe((request.params or {})["uri"], ends=ends)
 
     @property
     def can_park(self) -> bool:
@@ -354,6 +379,8 @@ class LegacySession(CallOwner, Session):
             stream.close(delete_stored=delete_stored)
             self.table.discard_settled(stream)
         self._core.timers.stop(Timer.SESSION_IDLE, self)
+        if self._inbox is not None:
+            self._inbox.end(is_deleted=delete_stored)
         if delete_stored and self._core.options.resumable and self.id is not None:
             self.table.drop(self.principal, self.id.reveal())
         self._core.events.append(SessionClosed(self, reason))
@@ -365,6 +392,8 @@ class LegacySession(CallOwner, Session):
             stream.places[PUBLISHED] = publications.cursor
         stream.declare_writer(None)
         self._standalone.append(stream)
+        if self.is_shared:
+            self.inbox.follow(0)
         return stream
 
     def continue_standalone(
@@ -384,6 +413,7 @@ class LegacySession(CallOwner, Session):
         publications = self.table.publications
         if is_first and publications is not None and PUBLISHED in places:
             publications.catch_up(stream.key, places[PUBLISHED])
+        self.inbox.follow(places.get(INBOX, 0))
 
 
 def _first_number(token: str) -> int:

@@ -85,6 +85,8 @@ class SharedLog:
     """The entries to append, by their numbers of this instance."""
     _in_flight: tuple[Entry, ...] = attrs.field(default=(), init=False)
     """The entries that are being appended, the oldest of the pending ones."""
+    _appended_after: int = attrs.field(default=0, init=False)
+    """The cursor when that append began."""
     _is_reading: bool = attrs.field(default=False, init=False)
     _newest: OrderedDict[str, int] = attrs.field(factory=OrderedDict[str, int], init=False)
     """The last number of each instance."""
@@ -110,7 +112,8 @@ class SharedLog:
         if not self._is_followed and not self.is_closed:
             self._is_followed = True
             if after is not None:
-                self.cursor = after
+                self.cursor, self._last = after, None
+                self._newest.clear()
             self._must_read = True
             self._table.watch(self._key, self)
             self._go_on()
@@ -168,6 +171,7 @@ class SharedLog:
 
     def _append(self, cursor: int) -> None:
         name = self._table.core.instance
+        self._appended_after = cursor
         first = cursor + 1 if cursor else _first_seq(name)
         batch = islice(self._pending.items(), self._table.limits.replay_page_entries)
         self._in_flight = tuple(
@@ -178,6 +182,9 @@ class SharedLog:
 
     def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
         self._is_reading = False
+        if self.cursor is not None and effect.after > self.cursor:
+            self._go_on()  # it is followed from another place now
+            return
         if page is None:
             self.cursor = self.cursor or 0
         elif self.cursor is None:
@@ -203,7 +210,10 @@ class SharedLog:
     def on_append_done(self) -> None:
         """Pass on the entries: they directly follow those that are known."""
         entries, self._in_flight = self._in_flight, ()
-        self._take(entries)
+        if self.cursor == self._appended_after:
+            self._take(entries)
+        else:
+            self._must_read = True  # it is followed from another place now
         self._end_turn()
 
     def _take(self, entries: Iterable[Entry]) -> None:

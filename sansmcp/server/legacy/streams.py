@@ -197,6 +197,11 @@ class ResumableStream:
         return self.reader is not None and self.reader.is_slow
 
     @property
+    def has_stored_all(self) -> bool:
+        """True if nothing waits for the store."""
+        return self._appending is None and not self._unstored
+
+    @property
     def is_settled(self) -> bool:
         """True if the log has ended here, all its entries are stored, and there is no reader."""
         return self.state in _ENDED and self._appending is None and self.reader is None

@@ -1,0 +1,143 @@
+"""What a handler at any instance tells the client reaches its standalone stream, wherever it is."""
+
+from __future__ import annotations
+
+from sansmcp.store import StreamKey
+
+from .harness import PING, RawExchange, ServerHarness, methods, request
+from .instances import Instances
+from .modern.harness import modern_app
+from .test_leases import LEASE, wait
+
+HELLO, AGAIN = "notifications/hello", "notifications/again"
+UPDATED = "notifications/resources/updated"
+
+
+def notify(harness: ServerHarness, session: str, method: str) -> bool:
+    """Let a handler at an instance notify the client of a session, which is known there."""
+    (known,) = [
+        each
+        for each in harness.server.sessions
+        if each.id is not None and each.id.reveal() == session
+    ]
+    is_taken: bool = harness.run_action(known.notify, method)
+    return is_taken
+
+
+def listening() -> tuple[Instances, str, RawExchange]:
+    instances = Instances()
+    session = instances.open_session()
+    listener = instances[0].get(session)
+    instances[1].post(PING, session)
+    return instances, session, listener
+
+
+def test_a_notification_from_another_instance_arrives() -> None:
+    instances, session, listener = listening()
+    assert notify(instances[1], session, HELLO)
+    instances.wait(1)
+    assert notify(instances[0], session, AGAIN)
+    assert methods(listener) == [HELLO, AGAIN]
+    instances.wait(10)
+    assert methods(listener) == [HELLO, AGAIN]
+
+
+def test_it_waits_for_a_listener() -> None:
+    first, second = instances = Instances()
+    session = instances.open_session()
+    assert notify(first, session, HELLO)
+    second.post(PING, session)
+    assert notify(second, session, AGAIN)
+    listener = second.get(session)
+    instances.wait(1)
+    assert methods(listener) == [HELLO, AGAIN]
+
+
+def test_a_second_stream_does_not_repeat_it() -> None:
+    first, second = instances = Instances()
+    session = instances.open_session()
+    notify(first, session, HELLO)
+    listener = first.get(session)
+    instances.wait(1)
+    assert methods(listener) == [HELLO]
+    listener.lose_connection()
+    first.run_action(first.server.shut_down)
+    at_second = second.get(session)
+    wait(1, second)
+    assert methods(at_second) == []
+
+
+def test_whoever_continues_the_stream_goes_on_in_the_inbox() -> None:
+    instances, session, listener = listening()
+    first, second = instances
+    notify(second, session, HELLO)
+    instances.wait(1)
+    assert methods(listener) == [HELLO]
+    moved = second.get(session, listener.last_id)
+    notify(second, session, AGAIN)  # the first one is dead
+    wait(LEASE + 2, second)
+    assert methods(moved) == [AGAIN]
+    assert first.server.sessions
+
+
+def subscribe(harness: ServerHarness, session: str, method: str) -> None:
+    talk = harness.post(request(1, method, uri="test://a"), session)
+    assert talk.json["result"] == {}
+
+
+def update(harness: ServerHarness) -> None:
+    harness.run_action(harness.server.publish, UPDATED, {"uri": "test://a"})
+
+
+def test_a_subscription_at_another_instance_counts() -> None:
+    first, second = instances = Instances(app=modern_app())
+    session = instances.open_session()
+    listener = first.get(session)
+    subscribe(second, session, "resources/subscribe")
+    instances.wait(1)
+    update(second)
+    instances.wait(1)
+    assert methods(listener) == [UPDATED]
+    subscribe(second, session, "resources/unsubscribe")
+    instances.wait(1)
+    update(first)
+    instances.wait(1)
+    assert methods(listener) == [UPDATED]
+
+
+def test_a_subscription_is_known_where_the_stream_goes_on() -> None:
+    first, second = instances = Instances(app=modern_app())
+    session = instances.open_session()
+    listener = first.get(session)
+    subscribe(first, session, "resources/subscribe")
+    instances.wait(1)
+    moved = second.get(session, listener.last_id)
+    wait(LEASE + 2, second)
+    update(second)
+    wait(1, second)
+    assert methods(moved) == [UPDATED]
+
+
+def test_an_inbox_that_was_begun_anew_is_read() -> None:
+    instances, session, listener = listening()
+    third = ServerHarness(store=instances.store, tokens="third-instance", shared_store=True)
+    third.post(PING, session)
+    instances.append(third)
+    for harness in (instances[1], third):
+        notify(harness, session, HELLO)
+        instances.wait(1)
+        inbox = StreamKey("", session, ".notify")
+        del instances.store._logs[inbox]  # noqa: SLF001  # pyright: ignore
+    notify(instances[1], session, AGAIN)
+    instances.wait(1)
+    assert methods(listener) == [HELLO, HELLO, AGAIN]
+
+
+def test_an_inbox_is_deleted_with_its_session() -> None:
+    instances, session, _ = listening()
+    notify(instances[1], session, HELLO)
+    instances.wait(1)
+    instances[1].send("DELETE", {"mcp-session-id": session})
+    instances.wait(1)
+    inbox = StreamKey("", session, ".notify")
+    assert instances.store.read(inbox, 0, limit=1, max_bytes=1) is None
