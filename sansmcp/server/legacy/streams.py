@@ -331,6 +331,7 @@ class ResumableStream:
         self._appending = None
         self._unstored.clear()
         self._advance(LogEvent.HAND_OVER)
+        self.table.core.timers.stop(Timer.STORED, self)
 
     def on_append_behind(self) -> None:
         """The store has lost the end of the log: go on without it, and without event ids."""
