@@ -419,6 +419,11 @@ def lets_who_uses_most_give_way(subject: StoreUnderTest) -> None:
                 key = StreamKey(flooded, "flooded", f"stream {number}")
                 store.append(key, (Entry(1, bytes(900)),))
             store.has(KEY, _entries(1, 2))
+        store = subject.open(limits)
+        store.append(KEY, _entries(1, 2))
+        for number in range(150):  # opening many sessions does not help the other principal
+            store.append(StreamKey("other", f"session {number}", "stream"), (Entry(1, bytes(900)),))
+        store.has(KEY, _entries(1, 2))
 
 
 def forgets_what_is_old(subject: StoreUnderTest) -> None:
