@@ -4,22 +4,21 @@ from __future__ import annotations
 
 import argparse
 import os
-import re
 import signal
-import sqlite3
 import sys
 import threading
 from collections.abc import Callable
+from contextlib import ExitStack, closing
 
 import attrs
 
 import sansmcp
 from sansmcp_local import ServeSettings
-from sansmcp_stores import RedisStore, SqliteStore
 
-from ._adapters import adapter_of, add_adapter
+from ._adapters import Adapter, adapter_of, add_adapter
 from ._load import load
 from ._output import Commands, UsageError, print_line, tracer
+from ._stores import open_store
 from ._target import add_revision, versions_of
 
 
@@ -78,8 +77,8 @@ def _add_keeping(command: argparse.ArgumentParser) -> None:
         "--store",
         metavar="FILE|URL",
         help="keep sessions and streams in this file, which other processes on this machine may "
-        "use, too: each request may come to any of them; or in Redis (redis://, rediss:// or "
-        "unix://), for processes on any machines",
+        "use, too, or in Redis (redis://, rediss:// or unix://), for processes on any machines: "
+        "each request may come to any of them",
     )
     command.add_argument(
         "--multi-turn", action="store_true", help="offer multi-turn event streams (SEP-1858)"
@@ -107,9 +106,17 @@ def _serve(options: argparse.Namespace) -> int:
         "trace": tracer("server") if options.trace else None,
         "multi_turn": options.multi_turn,
     }
-    if options.store is not None:
-        settings["store"] = _store(options.store)
+    with ExitStack() as stack:
+        if options.store is not None:
+            settings["store"] = stack.enter_context(closing(open_store(options.store)))
+        _run(adapter, app, options, settings)
+    return 0
 
+
+def _run(
+    adapter: Adapter, app: sansmcp.App, options: argparse.Namespace, settings: ServeSettings
+) -> None:
+    """Serve until a signal stops the server."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def started(url: str, stop: Callable[[], object]) -> None:
@@ -127,7 +134,6 @@ def _serve(options: argparse.Namespace) -> int:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
-    return 0
 
 
 def _stop_on_stdin_eof(stop: Callable[[], object]) -> None:
@@ -148,33 +154,6 @@ def _load(reference: str) -> sansmcp.App:
     if not isinstance(found, sansmcp.App):
         raise UsageError(f"{reference!r} is {type(found).__name__}, and no sansmcp.App")
     return found
-
-
-def _store(place: str) -> SqliteStore | RedisStore:
-    """Open a store that servers share.
-
-    Raises:
-        UsageError: the file, or Redis, cannot be used.
-    """
-    if re.match(r"(rediss?|unix)://", place):
-        return _redis_store(place)
-    try:
-        return SqliteStore(place)
-    except (OSError, sqlite3.Error, sansmcp.LocalProtocolError) as error:
-        raise UsageError(f"Cannot use {place!r} as a store: {error}") from error
-
-
-def _redis_store(url: str) -> RedisStore:
-    # The URL may have a password, and is not shown.
-    try:
-        store = RedisStore.from_url(url)
-    except (ImportError, ValueError, sansmcp.LocalProtocolError) as error:
-        raise UsageError(f"Cannot use Redis as a store: {error}") from error
-    try:
-        _ = store.secret
-    except Exception as error:  # of the client library, which is imported only for such a URL
-        raise UsageError(f"Cannot use Redis as a store: {error}") from error
-    return store
 
 
 def _address(text: str) -> tuple[str, int | range]:

@@ -16,7 +16,6 @@ import pytest
 
 import sansmcp
 
-from ..ports import free_port
 from .conftest import ADAPTERS, failed, run, run_in_process, serving, started, text_of
 
 APPLICATION = """
@@ -158,17 +157,3 @@ def test_hosts_other_than_this_machine_have_to_be_allowed() -> None:
                 urllib.request.urlopen(asked, timeout=30)
             assert refused.value.code == status
             refused.value.close()
-
-
-def test_a_file_that_is_no_store(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("these are no streams, and no sessions" * 100)
-    ran = run_in_process("serve", "--store", str(tmp_path / "notes.txt"))
-    assert "Cannot use" in failed(ran)
-
-
-@pytest.mark.parametrize("url", ["redis://:hidden@127.0.0.1:{port}", "redis://:hidden@x/nan?db=y"])
-def test_a_redis_that_cannot_be_used(url: str) -> None:
-    """The password of the URL is not shown."""
-    ran = run_in_process("serve", "--store", url.format(port=free_port()))
-    assert "Cannot use Redis as a store: " in failed(ran)
-    assert "hidden" not in failed(ran)
