@@ -289,3 +289,20 @@ def test_what_waits_behind_a_slow_store_is_said_although_the_store_forgets_it() 
     assert talk.messages[-1]["error"]["data"]["reason"] == "shutting_down"
     assert (talk.last_id, harness.store.count) == ("", 0)
     assert harness.server.next_deadline() is None
+
+
+def test_a_server_is_busy_until_the_response_is_stored() -> None:
+    """A graceful stop waits for it: the client gets nothing that is not stored."""
+    harness = ServerHarness(store_works=False)
+    session = harness.open_session()
+    talk, call = harness.call(session)
+    harness.wait(0)  # opens the stream
+    harness.server.drain(now=harness.now)
+    harness.run_action(call.respond, {"text": "done"})
+    while harness.waiting:
+        assert not talk.is_over
+        assert harness.server.is_busy
+        harness.use_store_once()
+    assert talk.ended
+    assert answers_of(talk)[0]["result"] == {"text": "done"}
+    assert not harness.server.is_busy

@@ -61,8 +61,8 @@ class LegacyServer:
 
     @property
     def is_busy(self) -> bool:
-        """True if calls run in sessions."""
-        return any(session.calls for session in self.sessions)
+        """True if calls run in sessions, or their responses are being stored."""
+        return any(session.calls for session in self.sessions) or self.streams.are_ending
 
     def shut_down(self) -> None:
         """End all sessions and their streams."""

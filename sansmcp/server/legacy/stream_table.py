@@ -141,6 +141,11 @@ class StreamTable:
         self._numbers += 1
         return self._numbers
 
+    @property
+    def are_ending(self) -> bool:
+        """True if the last entry of any stream is being stored. Its reader gets it afterwards."""
+        return any(stream.is_ending for stream in self._streams.values())
+
     def keep_lease(self) -> None:
         """Show the other instances that this one is alive."""
         if self.lease is not None:
