@@ -211,7 +211,8 @@ class ServerConnection:
     def _encode(self, effect: ExchangeEffect) -> bytes:
         match effect:  # patterns that bind names would take twice as long
             case SendHead():
-                return self._writer.head(effect.head, is_last=self._is_last())
+                is_last = self._is_last() or self._server.is_leaving
+                return self._writer.head(effect.head, is_last=is_last)
             case SendBody():
                 return self._writer.body(effect.data)
             case SendEnd():

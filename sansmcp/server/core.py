@@ -116,6 +116,8 @@ class ServerCore:
         factory=dict[SessionlessCall, None], init=False
     )
     """The running calls that belong to no session, of any revision, oldest first."""
+    is_lame_duck: bool = attrs.field(default=False, init=False)
+    """True if clients are to go elsewhere, because the server is about to stop."""
     draining: bool = attrs.field(default=False, init=False)
     """True if new calls and sessions are refused."""
     has_stopped: bool = attrs.field(default=False, init=False)

@@ -32,6 +32,7 @@ class ServerSettings(TypedDict, total=False):
 
     path: str
     http_sse: str | None
+    health_path: str | None
     versions: tuple[str, ...]
     resumable: bool
     shared_store: bool
@@ -103,6 +104,11 @@ class ServerOptions:
         http_sse: the path where clients of 2024-11-05 open their event stream, e.g. ``"/sse"``;
             they POST to ``/messages`` beside it. It may be the same as ``path``. None does not
             serve that transport.
+        health_path: a path where GET tells load balancers if the server takes new calls, e.g.
+            ``"/healthz"``: with status 200, or 503 once the server is about to stop. The body is
+            ``{"status": "ok", "store": "ok"}``, with ``"draining"`` and ``"failing"`` where that
+            applies; a failing store alone leaves the status at 200. Anybody may ask, under any host
+            name and without authentication. None does not serve it.
         versions: the protocol versions to serve, oldest first.
         resumable: store the messages of streams, so that clients can resume a stream after a lost
             connection. A bare ``sansmcp.Server`` asks its driver for that with store effects;
@@ -152,6 +158,9 @@ class ServerOptions:
     http_sse: str | None = attrs.field(
         default=None, validator=attrs.validators.optional(_check_path)
     )
+    health_path: str | None = attrs.field(
+        default=None, validator=attrs.validators.optional(_check_path)
+    )
     versions: tuple[str, ...] = attrs.field(default=tuple(REVISIONS), converter=checked_versions)
     resumable: bool = True
     shared_store: bool = False
@@ -186,6 +195,14 @@ class ServerOptions:
             raise LocalProtocolError(
                 "shared_store and multi_turn need resumable=True, because they use the store"
             )
+        if self.health_path is not None:
+            health = self.health_path.rstrip("/")
+            sse = None if self.http_sse is None else self.http_sse.rstrip("/")
+            messages = None if sse is None else sse.rpartition("/")[0] + "/messages"
+            if health in (self.path.rstrip("/"), sse, messages):
+                raise LocalProtocolError(
+                    f"health_path must be a path of its own, and {self.health_path!r} is served"
+                )
         shares_path = self.http_sse is not None and self.http_sse.rstrip("/") == self.path.rstrip(
             "/"
         )

@@ -49,6 +49,7 @@ from .channel import Channel
 from .core import ServerCore, Sink
 from .era_choice import is_http_sse, is_modern, names_session_early
 from .exchange import ServerExchange
+from .health import check_health_request, is_health_request, send_health
 from .modern.era import ModernServer
 from .modern.stateless import ModernChannelHandler, ModernHttp
 from .modern.subscriptions import Subscriptions, is_known
@@ -98,7 +99,7 @@ class Server(StoreCompletions):
         check_settings(settings, "Server", ServerSettings.__optional_keys__, "a server")
         options = ServerOptions(**settings)
         self._core = ServerCore(app, options, new_token)
-        sse_path = options.http_sse
+        sse_path, health_path = options.http_sse, options.health_path
         endpoint = Endpoint(
             path=options.path.encode(),
             versions=options.versions,
@@ -107,6 +108,7 @@ class Server(StoreCompletions):
             policy=options.policy,
             limits=options.limits,
             sse_path=None if sse_path is None else sse_path.encode().rstrip(b"/"),
+            health_path=None if health_path is None else health_path.encode().rstrip(b"/"),
         )
         self._endpoint = endpoint
         self.authentication = authentication
@@ -484,6 +486,23 @@ class Server(StoreCompletions):
         if self._legacy is not None and session in self._legacy.sessions:
             self._legacy.end_session(session, reason)
 
+    @property
+    def is_leaving(self) -> bool:
+        """True after ``enter_lame_duck()`` or ``drain()``: clients are to go elsewhere."""
+        return self._core.is_lame_duck or self._core.draining
+
+    def enter_lame_duck(self, *, now: float) -> None:
+        """Make clients go elsewhere, while everything is still served.
+
+        The health answer has status 503 from now on, and over HTTP/1.1 each response closes its
+        connection. Call ``drain()`` when load balancers had the time to notice.
+
+        Args:
+            now: the current time in seconds.
+        """
+        self._core.now = now
+        self._core.is_lame_duck = True
+
     def drain(self, *, now: float) -> None:
         """Refuse new calls, sessions, subscriptions and standalone streams with status 503.
 
@@ -527,6 +546,9 @@ class Server(StoreCompletions):
 
     def _receive_head(self, exchange: ServerExchange, head: RequestHead) -> None:
         exchange.begin(head)
+        if is_health_request(self._endpoint, head):
+            check_health_request(head)
+            return
         if self._legacy is not None:
             self._legacy.publications.follow()
         if not self.authentication:
@@ -552,6 +574,9 @@ class Server(StoreCompletions):
         """Pass a complete request to its era. Raises RemoteProtocolError for a refusal."""
         head, legacy = exchange.head, self._legacy
         assert head is not None
+        if is_health_request(self._endpoint, head):
+            send_health(self._core, exchange)
+            return
         if legacy is not None and is_http_sse(self._endpoint, head):
             legacy.http_sse.complete(exchange, body)
             return

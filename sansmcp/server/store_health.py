@@ -34,9 +34,13 @@ class StoreHealth:
         """Record that an operation succeeded."""
         self._failures = 0
 
-    def is_down(self, now: float) -> bool:
-        """Return True if new work should be refused at once."""
-        has_failed = self._failures >= _FAILURES or (
+    @property
+    def is_failing(self) -> bool:
+        """True if the store has failed too often, or for too long, since it worked last."""
+        return self._failures >= _FAILURES or (
             self._failures > 0 and self._last - self._first >= _SECONDS
         )
-        return has_failed and now - self._last < _SECONDS
+
+    def is_down(self, now: float) -> bool:
+        """Return True if new work should be refused at once."""
+        return self.is_failing and now - self._last < _SECONDS

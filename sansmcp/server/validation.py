@@ -40,6 +40,8 @@ class Endpoint:
     limits: Limits
     sse_path: bytes | None = None
     """The path of the event stream of HTTP+SSE; None if that transport is not served."""
+    health_path: bytes | None = None
+    """The path of the health answer; None if it is not served."""
 
     @property
     def handshake_versions(self) -> tuple[str, ...]:

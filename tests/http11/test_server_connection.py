@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from sansmcp import Idle
+from sansmcp import Idle, Server
 
 from .harness import CALL, INITIALIZE, PING, ConnectionHarness, chunked, post
 
@@ -126,6 +126,19 @@ def test_http_1_0_and_close(harness: ConnectionHarness) -> None:
     assert harness.closed
     harness.feed(b"more")
     assert harness.idle is Idle.NEED_DATA
+
+
+@pytest.mark.parametrize("leave", [Server.enter_lame_duck, Server.drain])
+def test_a_server_that_is_about_to_stop_closes_each_connection_with_its_next_response(
+    harness: ConnectionHarness, leave: Callable[..., None]
+) -> None:
+    session = harness.session()
+    leave(harness.server, now=0)
+    assert not harness.closed
+    harness.feed(post(PING, session))
+    assert b"connection: close" in harness.sent.lower()
+    assert harness.answer().status == 200
+    assert harness.closed
 
 
 def test_an_event_stream_over_http_1_0(harness: ConnectionHarness) -> None:

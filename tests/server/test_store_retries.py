@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from typing import Any
 
 import pytest
 
@@ -30,9 +31,9 @@ from .test_rounds import ACCEPTED, ALL
 _TIMEOUT = Limits().store_retry_timeout
 
 
-def failing() -> tuple[ServerHarness, str, RawExchange, ServerCall]:
+def failing(**settings: Any) -> tuple[ServerHarness, str, RawExchange, ServerCall]:
     """A call whose first message is to be stored; the store does nothing by itself."""
-    harness = ServerHarness(store_works=False)
+    harness = ServerHarness(store_works=False, **settings)
     session = harness.open_session()
     talk, call = harness.call(session)
     report_progress_all(harness, call, "a")
