@@ -19,6 +19,7 @@ import sansmcp
 import sansmcp_loop
 from sansmcp.types import Self, Unpack
 from sansmcp_local import (
+    BACKLOG,
     DriverOptions,
     ServeOptions,
     ServePlan,
@@ -96,9 +97,8 @@ class RunningServer(sansmcp_loop.RunningServer):
             self._ending = AsyncioTask(asyncio.get_running_loop().create_task(self._end()))
 
     async def _end(self) -> None:
-        for listener in self._listeners:
-            listener.close()
         try:
+            await self._leave_to_others()
             await self.shut_down(self._plan.options.graceful_timeout)
         finally:
             self.has_ended = True
@@ -108,6 +108,24 @@ class RunningServer(sansmcp_loop.RunningServer):
                 await self.flush(lambda: not self.connections)
             finally:
                 await self._leave()
+
+    async def _leave_to_others(self) -> None:
+        """Be a lame duck for a while, and accept no more connections before or after that."""
+        options = self._plan.options
+        try:
+            if options.shares_listeners:
+                self._stop_listening()
+            if options.lame_duck_timeout:
+                await self.be_lame_duck(
+                    options.lame_duck_timeout,
+                    lambda: options.shares_listeners and not self.connections,
+                )
+        finally:
+            self._stop_listening()
+
+    def _stop_listening(self) -> None:
+        for listener in self._listeners:
+            listener.close()
 
     async def _leave(self) -> None:
         """End all tasks, close all sockets, and remove the state file."""
@@ -135,6 +153,7 @@ class RunningServer(sansmcp_loop.RunningServer):
             listener = await asyncio.get_running_loop().create_server(
                 self._accept, sock=each, ssl=context, ssl_handshake_timeout=timeout
             )
+            each.listen(BACKLOG)  # asyncio has set 100, also for other processes with this socket
             stack.callback(listener.close)
             self._listeners.append(listener)
 

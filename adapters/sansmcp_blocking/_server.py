@@ -277,9 +277,26 @@ class RunningServer(ThreadedServerDriver):
     def _serve(self, resources: ExitStack) -> None:
         with resources:
             self._turn_until(lambda: self._is_stopped)
-            for task in self._accepting:
-                self._loop.stop(task)
+            if self._plan.options.shares_listeners:
+                self._stop_accepting()
+            if self._plan.options.lame_duck_timeout:
+                self._be_lame_duck()
+            self._stop_accepting()
             self._shut_down()
+
+    def _stop_accepting(self) -> None:
+        while self._accepting:
+            self._loop.stop(self._accepting.pop())
+
+    def _be_lame_duck(self) -> None:
+        """Make clients go elsewhere for a while."""
+        options = self._plan.options
+        with self.moved:
+            self.safely(lambda: self.core.enter_lame_duck(now=time.monotonic()))
+        self._turn_until(
+            lambda: self._is_hurried or (options.shares_listeners and not self.connections),
+            options.lame_duck_timeout,
+        )
 
     def _turn_until(self, is_done: Callable[[], bool], seconds: float = math.inf) -> None:
         end = time.monotonic() + seconds
@@ -331,6 +348,8 @@ class RunningServer(ThreadedServerDriver):
             yield Wait(listener.fileno(), READ)
             try:
                 accepted, _ = listener.accept()
+            except BlockingIOError:
+                continue  # another process that has the socket, too, was faster
             except OSError as error:
                 _logger.debug("cannot accept: %s", error)
                 yield Wait(deadline=time.monotonic() + 0.1)  # such as too many open files

@@ -37,6 +37,7 @@ def run(arguments: list[str] | None) -> int:
     end = words.index("--") if "--" in words else len(words)
     options = _parser(words[:1]).parse_args(words[:end])
     options.command = words[end + 1 :]
+    options.given = words[:end]
     _set_up_logging()
     try:
         if options.command and not options.takes_command:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 import signal
+import socket
 import sys
 import threading
 from collections.abc import Callable
@@ -13,13 +14,18 @@ from contextlib import ExitStack, closing
 import attrs
 
 import sansmcp
-from sansmcp_local import ServeSettings
+from sansmcp.types import HTTP_SSE, STREAMABLE_HTTP
+from sansmcp_local import ServeOptions, ServeSettings, StateFile, listen
 
 from ._adapters import Adapter, adapter_of, add_adapter
 from ._load import load
 from ._output import Commands, UsageError, print_line, tracer
 from ._stores import open_store
 from ._target import add_revision, versions_of
+from ._workers import Inherited, Workers
+
+_ENDING = 5.0
+"""Seconds beyond these timeouts in which a worker ends its streams and closes its store."""
 
 
 def add_to(commands: Commands) -> None:
@@ -72,13 +78,40 @@ def add_to(commands: Commands) -> None:
 
 
 def _add_keeping(command: argparse.ArgumentParser) -> None:
-    """Add the options about stopping and storage."""
+    """Add the options about processes, stopping and storage."""
     command.add_argument(
         "--store",
         metavar="FILE|URL",
         help="keep sessions and streams in this file, which other processes on this machine may "
         "use, too, or in Redis (redis://, rediss:// or unix://), for processes on any machines: "
         "each request may come to any of them",
+    )
+    command.add_argument(
+        "--workers",
+        type=int,
+        metavar="N",
+        help="serve in N processes, which share the port and the store, and are replaced when they "
+        "end; SIGHUP replaces one after another",
+    )
+    command.add_argument("--worker", type=Inherited.parse, help=argparse.SUPPRESS)
+    command.add_argument(
+        "--health-path",
+        metavar="PATH",
+        help="a path where GET tells load balancers if the server takes new calls (default: none)",
+    )
+    command.add_argument(
+        "--lame-duck-timeout",
+        type=float,
+        metavar="SECONDS",
+        help="time between a stop and the end of new calls, for load balancers and clients to go "
+        "elsewhere (default: 0, or 2 with --workers)",
+    )
+    command.add_argument(
+        "--graceful-timeout",
+        type=float,
+        default=attrs.fields(ServeOptions).graceful_timeout.default,
+        metavar="SECONDS",
+        help="time that running calls get when the server stops (default: %(default)g)",
     )
     command.add_argument(
         "--multi-turn", action="store_true", help="offer multi-turn event streams (SEP-1858)"
@@ -91,18 +124,24 @@ def _add_keeping(command: argparse.ArgumentParser) -> None:
 
 
 def _serve(options: argparse.Namespace) -> int:
+    if options.worker is None and options.workers is not None:
+        _run_workers(options)
+        return 0
     adapter = adapter_of(options)
     app = adapter.EXAMPLE if options.app is None else _load(options.app)
-    hosts = (*sansmcp.SecurityPolicy().allowed_hosts, *(options.allow_host or ()))
+    is_worker = options.worker is not None
     settings: ServeSettings = {
-        "http": None if options.stdio else _address(options.http),
+        "http": _http(options),
         "stdio": options.stdio or options.dual,
-        "stop_on_stdin_eof": options.stop_on_stdin_eof or None,
-        "state_file": options.state_file,
+        "stop_on_stdin_eof": (options.stop_on_stdin_eof and not is_worker) or None,
+        "lame_duck_timeout": _lame_duck_timeout(options),
+        "graceful_timeout": options.graceful_timeout,
+        "state_file": None if is_worker else options.state_file,
         "path": options.path,
         "versions": versions_of(options),
         "http_sse": options.http_sse,
-        "policy": sansmcp.SecurityPolicy(allowed_hosts=hosts),
+        "health_path": options.health_path,
+        "policy": sansmcp.SecurityPolicy(allowed_hosts=_hosts(options)),
         "trace": tracer("server") if options.trace else None,
         "multi_turn": options.multi_turn,
     }
@@ -111,6 +150,17 @@ def _serve(options: argparse.Namespace) -> int:
             settings["store"] = stack.enter_context(closing(open_store(options.store)))
         _run(adapter, app, options, settings)
     return 0
+
+
+def _http(options: argparse.Namespace) -> tuple[str, int | range] | list[socket.socket] | None:
+    if options.stdio:
+        return None
+    inherited: Inherited | None = options.worker
+    return _address(options.http) if inherited is None else inherited.listeners
+
+
+def _hosts(options: argparse.Namespace) -> tuple[str, ...]:
+    return (*sansmcp.SecurityPolicy().allowed_hosts, *(options.allow_host or ()))
 
 
 def _run(
@@ -122,7 +172,10 @@ def _run(
     def started(url: str, stop: Callable[[], object]) -> None:
         for number in before:
             signal.signal(number, lambda number, frame: stop())
-        if options.stop_on_stdin_eof and not settings["stdio"]:
+        if options.worker is not None:
+            options.worker.report_ready(stop, _stop_timeout(options))
+            return
+        if options.stop_on_stdin_eof and not (options.stdio or options.dual):
             threading.Thread(target=_stop_on_stdin_eof, args=(stop,), daemon=True).start()
         if url:
             print_line(url, sys.stderr if options.dual else None)
@@ -134,6 +187,53 @@ def _run(
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def _run_workers(options: argparse.Namespace) -> None:
+    """Listen, and keep the workers running. Raises UsageError."""
+    if options.workers < 1:
+        raise UsageError(f"--workers takes a number from 1 on, got {options.workers}")
+    if options.stdio or options.dual:
+        raise UsageError("--workers serves HTTP; standard input and output belong to one process")
+    if options.workers > 1 and options.store is None:
+        raise UsageError(
+            f"--workers {options.workers} needs --store, a file or a URL of Redis: without it, a "
+            "session exists only in the process that has opened it"
+        )
+    address = _address(options.http)
+    try:
+        with ExitStack() as stack:
+            listeners = [stack.enter_context(each) for each in listen(address)]
+            url = f"{sansmcp.Url('http', address[0], listeners[0].getsockname()[1], options.path)}"
+
+            def on_serving() -> None:
+                if options.state_file is not None:
+                    transports = (STREAMABLE_HTTP, *([HTTP_SSE] if options.http_sse else ()))
+                    file = StateFile(options.state_file, url=url, transports=transports)
+                    stack.enter_context(file)
+                print_line(url)
+
+            Workers(
+                command=(sys.executable, "-m", "sansmcp_cli", *options.given),
+                count=options.workers,
+                listeners=listeners,
+                stop_timeout=_stop_timeout(options),
+                on_serving=on_serving,
+                stdin=options.stop_on_stdin_eof,
+            ).run()
+    except OSError as error:
+        raise UsageError(_explain(error, options)) from error
+
+
+def _stop_timeout(options: argparse.Namespace) -> float:
+    """Return the seconds after which a worker has stopped, or hangs."""
+    timeout: float = options.graceful_timeout
+    return _lame_duck_timeout(options) + timeout + _ENDING
+
+
+def _lame_duck_timeout(options: argparse.Namespace) -> float:
+    timeout: float | None = options.lame_duck_timeout
+    return (0.0 if options.workers is None else 2.0) if timeout is None else timeout
 
 
 def _stop_on_stdin_eof(stop: Callable[[], object]) -> None:

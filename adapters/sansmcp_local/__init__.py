@@ -20,7 +20,7 @@ from sansmcp import _lazy
 if TYPE_CHECKING:
     from ._client import ClientParts, ConnectOptions, ConnectSettings, client_parts, new_client
     from ._interrupts import interrupts_kept, ki_protected, ki_unprotected
-    from ._listening import address_of, listen
+    from ._listening import BACKLOG, address_of, listen
     from ._log import announce, log_event, log_unexpected
     from ._machine import (
         DriverOptions,
@@ -55,7 +55,7 @@ else:
                 "new_client",
             ),
             "._interrupts": ("ki_unprotected", "interrupts_kept", "ki_protected"),
-            "._listening": ("address_of", "listen"),
+            "._listening": ("BACKLOG", "address_of", "listen"),
             "._log": ("announce", "log_event", "log_unexpected"),
             "._machine": (
                 "DriverOptions",
@@ -82,6 +82,7 @@ else:
     )
 
 __all__ = [
+    "BACKLOG",
     "START_ERRORS",
     "ChildProcess",
     "ClientParts",

@@ -6,6 +6,7 @@ import errno
 import socket
 from collections.abc import Sequence
 from contextlib import ExitStack
+from typing import TypeGuard, cast
 
 import sansmcp
 
@@ -13,6 +14,10 @@ _LAST_PORT = 65535
 
 _ATTEMPTS = 10
 """Attempts to find a port for port 0: it may be free at one address of a host and not at another.
+"""
+
+BACKLOG = 1024
+"""Connections that wait to be accepted. Linux allows at most net.core.somaxconn, 4096 by default.
 """
 
 
@@ -30,7 +35,8 @@ def address_of(http: object) -> tuple[str, Sequence[int]]:
             pass
         case _:
             raise sansmcp.LocalProtocolError(
-                f"http is a host and a port, such as ('127.0.0.1', 8000), and not {http!r}"
+                f"http is a host and a port, such as ('127.0.0.1', 8000), or a sequence of sockets "
+                f"that listen, and not {http!r}"
             )
     if not ports:
         raise sansmcp.LocalProtocolError("A range of ports must not be empty")
@@ -39,20 +45,47 @@ def address_of(http: object) -> tuple[str, Sequence[int]]:
     return host, ports
 
 
-def listen(http: tuple[str, int | range]) -> list[socket.socket]:
+def is_listening(http: object) -> TypeGuard[Sequence[socket.socket]]:
+    """True if the setting ``http`` of a server is made of sockets; False for any other value.
+
+    Raises:
+        LocalProtocolError: one of the sockets does not listen for TCP connections.
+    """
+    given = cast("Sequence[object]", http if isinstance(http, Sequence) else ())
+    if not any(isinstance(each, socket.socket) for each in given):
+        return False
+    for each in given:
+        is_tcp = (
+            isinstance(each, socket.socket)
+            and each.family in (socket.AF_INET, socket.AF_INET6)
+            and each.type == socket.SOCK_STREAM
+            and each.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+        )
+        if not is_tcp:
+            raise sansmcp.LocalProtocolError(
+                f"The sockets of http must listen for TCP connections, unlike {each!r}"
+            )
+    return True
+
+
+def listen(http: tuple[str, int | range] | Sequence[socket.socket]) -> list[socket.socket]:
     """Listen on a port, or on the first free one of several, at all addresses of a host.
 
     Args:
         http: the host, and a port or a range of ports. Port 0 is any free port, the same at all
-            addresses.
+            addresses. Or sockets that listen already, which become non-blocking.
 
     Returns:
         Non-blocking sockets, one for each address.
 
     Raises:
         OSError: no port is free, or the host has no address.
-        LocalProtocolError: ``http`` is not an address.
+        LocalProtocolError: ``http`` is neither.
     """
+    if is_listening(http):
+        for listener in http:
+            listener.settimeout(0)
+        return list(http)
     host, ports = address_of(http)
     if ports == [0]:
         ports = _ATTEMPTS * [0]
@@ -72,7 +105,7 @@ def _listen_at(host: str, port: int) -> list[socket.socket]:
     with ExitStack() as stack:
         for family, _, _, _, (name, _, *rest) in found:
             number = listeners[0].getsockname()[1] if listeners else port
-            listener = socket.create_server((name, number, *rest), family=family, backlog=128)
+            listener = socket.create_server((name, number, *rest), family=family, backlog=BACKLOG)
             stack.callback(listener.close)
             listener.settimeout(0)
             listeners.append(listener)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 import socket
 import ssl
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
 import attrs
 
 import sansmcp
-from sansmcp.errors import check_settings
+from sansmcp.errors import check_delay, check_settings
 from sansmcp.types import Unpack
 
 from ._listening import listen
@@ -25,12 +25,17 @@ from ._streams import StandardStreams
 class ServeSettings(DriverSettings, total=False):
     """The keyword arguments that make :class:`ServeOptions`, DriverOptions and ServerOptions."""
 
-    http: tuple[str, int | range] | None
+    http: tuple[str, int | range] | Sequence[socket.socket] | None
     ssl_context: ssl.SSLContext | None
     stdio: bool
     stop_on_stdin_eof: bool | None
+    lame_duck_timeout: float
     graceful_timeout: float
     state_file: str | os.PathLike[str] | None
+
+
+def _check_delay(options: object, attribute: attrs.Attribute[float], seconds: float) -> None:
+    check_delay(**{attribute.name: seconds})
 
 
 @attrs.frozen(kw_only=True)
@@ -41,28 +46,41 @@ class ServeOptions:
 
     Attributes:
         http: host and port to listen on, such as ``("127.0.0.1", 8000)``. Port 0 takes a free one,
-            a range its first free one. None: do not serve HTTP.
+            a range its first free one. Or a sequence of TCP sockets that listen already, such as
+            those that several processes inherit; the server closes its own descriptors of them when
+            it stops. None: do not serve HTTP.
         ssl_context: the TLS context to serve https with; None to serve plain http.
         stdio: True to serve on standard input and output (``sansmcp_blocking``: not on Windows). A
             ``print`` goes to standard error until the server stops.
         stop_on_stdin_eof: True to stop when standard input ends; None to do so only without
             ``http``.
+        lame_duck_timeout: seconds between a stop and the refusal of new calls. Everything is still
+            served meanwhile, but the answer at ``health_path`` has status 503, and each
+            response closes its connection, so that load balancers and clients go elsewhere. A
+            server with sockets in ``http``, from which others may accept, accepts no connection in
+            that time, which ends early if no connection is left.
         graceful_timeout: seconds that running calls get to finish when the server stops, or
             standard input ends.
         state_file: path of a file from which other processes learn the URL while this server runs
             (:func:`sansmcp_local.read_state`).
     """
 
-    http: tuple[str, int | range] | None = None
+    http: tuple[str, int | range] | Sequence[socket.socket] | None = None
     ssl_context: ssl.SSLContext | None = None
     stdio: bool = False
     stop_on_stdin_eof: bool | None = None
+    lame_duck_timeout: float = attrs.field(default=0.0, validator=_check_delay)
     graceful_timeout: float = 5.0
     state_file: str | os.PathLike[str] | None = None
 
     def __attrs_post_init__(self) -> None:
         if self.http is None and not self.stdio:
             raise sansmcp.LocalProtocolError("Nothing to serve on: set http, stdio, or both")
+
+    @property
+    def shares_listeners(self) -> bool:
+        """True if other processes may accept connections from the same sockets."""
+        return self.http is not None and not isinstance(self.http[0], str)
 
     @property
     def ends_with_stdin(self) -> bool:
@@ -104,8 +122,10 @@ class ServePlan:
             if options.http is not None:
                 listeners = [stack.enter_context(listener) for listener in listen(options.http)]
                 scheme = "http" if options.ssl_context is None else "https"
-                port = listeners[0].getsockname()[1]
-                url = str(sansmcp.Url(scheme, options.http[0], port, core.path))
+                host, port, *_ = listeners[0].getsockname()
+                if isinstance(options.http[0], str):
+                    host = options.http[0]
+                url = str(sansmcp.Url(scheme, host, port, core.path))
             streams = stack.enter_context(StandardStreams()) if options.stdio else None
             if options.state_file is not None:
                 transports = core.transports(http=options.http is not None, stdio=options.stdio)

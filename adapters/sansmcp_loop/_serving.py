@@ -101,6 +101,19 @@ class RunningServer(sansmcp.ServerDriver):
             del self.pending_requests[call, id]
         return answered.result()
 
+    async def be_lame_duck(self, seconds: float, has_left: Callable[[], bool]) -> None:
+        """Make clients go elsewhere for some seconds, or until ``has_left()``.
+
+        If this is cancelled, the server shuts down.
+        """
+        self.safely(lambda: self.core.enter_lame_duck(now=self.now()))
+        try:
+            await self.loop.within(seconds, self.wait_until, has_left)
+        except BaseException:
+            self.safely(lambda: self.core.shut_down(now=self.now()))
+            self.run_pending()
+            raise
+
     async def shut_down(self, graceful_timeout: float) -> None:
         """Accept nothing new, give running calls ``graceful_timeout`` seconds, end all streams."""
         self.safely(lambda: self.core.drain(now=self.now()))

@@ -211,7 +211,11 @@ class RunningServer(sansmcp_loop.RunningServer):
                         if listeners := self._listeners(endpoint):
                             accepting.start_soon(accept, self._serve_stream, listeners)
                         await self.stopped.wait()
+                        if not self._plan.options.shares_listeners:
+                            await self._leave_to_others()
                         accepting.cancel_scope.cancel()
+                    if self._plan.options.shares_listeners:
+                        await self._leave_to_others()
                     await self._end()
                     self._nursery.cancel_scope.cancel()
         finally:
@@ -236,6 +240,14 @@ class RunningServer(sansmcp_loop.RunningServer):
             trio.SSLListener(one, self._plan.options.ssl_context, https_compatible=True)
             for one in bound
         ]
+
+    async def _leave_to_others(self) -> None:
+        """Be a lame duck for a while."""
+        options = self._plan.options
+        if options.lame_duck_timeout:
+            await self.be_lame_duck(
+                options.lame_duck_timeout, lambda: options.shares_listeners and not self.drivers
+            )
 
     async def _end(self) -> None:
         await self.shut_down(self._plan.options.graceful_timeout)
