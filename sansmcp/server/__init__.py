@@ -13,6 +13,7 @@
 ``calls`` ``responder``     a running call, and how its response is sent
 ``input_checks``            which input requests are allowed, and which capabilities they need
 ``store_completions``       how a driver reports the outcome of store effects
+``health``                  the health answer for load balancers
 ``store_health``            whether the store works at present
 --------------------------  ------------------------------------------------------------------------
 ``modern.era``              the messages of 2026-07-28: their validators and meaning
