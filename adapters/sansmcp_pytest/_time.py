@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 
 from sansmcp_loop import current_loop
 
-T = TypeVar("T")
+_Result = TypeVar("_Result")
 
 _A_DAY = 86400.0
 
@@ -68,7 +68,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         future.add_done_callback(self._returned)
         return future
 
-    def run(self, work: Coroutine[Any, Any, T]) -> T:
+    def run(self, work: Coroutine[Any, Any, _Result]) -> _Result:
         """Run a coroutine to its end, and return its result.
 
         Raises:

@@ -6,6 +6,7 @@
 ``validation``              the validators of every HTTP request
 ``era_choice``              the choice between 2026-07-28 and the handshake revisions
 ``refusals``                every refusal, as a table
+``admission`` ``addresses`` the rate limit, and the addresses that it counts
 ``exchange``                one HTTP request and its HTTP response
 ``channel``                 a message stream each way: stdio or HTTP+SSE
 ``stdio``                   the bytes of stdio
@@ -30,6 +31,9 @@
 ``legacy.stream_table``     the streams of an instance and their store operations
 ``legacy.leases``           how instances notice that another one has died
 ``legacy.parked_calls``     calls that wait in the store for input responses
+``legacy.shared_logs``      logs to which all instances append
+``legacy.publications``     notifications of changes, for the clients of all instances
+``legacy.inbox``            notifications for one session, from all instances
 ``legacy.mailbox``          messages that arrive at one instance and are for another
 ``legacy.streamable_http``  Streamable HTTP,
 ``legacy.session_responder`` its responses to a POST

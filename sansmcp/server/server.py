@@ -205,8 +205,7 @@ class Server(StoreCompletions):
         """
         modern = ModernChannelHandler(self._core, self._modern, sink)
         legacy = None if self._legacy is None else self._legacy.channel_handler(sink)
-        if self._legacy is not None:
-            self._legacy.publications.follow()
+        self._follow_publications()
         return Channel(self._core, sink, modern, legacy)
 
     def receive_part(self, exchange: ServerExchange, part: RequestPart, *, now: float) -> None:
@@ -549,8 +548,7 @@ class Server(StoreCompletions):
         if is_health_request(self._endpoint, head):
             check_health_request(head)
             return
-        if self._legacy is not None:
-            self._legacy.publications.follow()
+        self._follow_publications()
         if not self.authentication:
             self._check_head(exchange, head)
             return
@@ -558,6 +556,11 @@ class Server(StoreCompletions):
         check_common(RequestContext(self._endpoint, head))
         self._authenticating[exchange] = None
         self._core.effects.append(Authenticate(exchange, head))
+
+    def _follow_publications(self) -> None:
+        """Receive what other instances publish, from the first request on."""
+        if self._core.options.shared_store and self._legacy is not None:
+            self._legacy.publications.follow()
 
     def _check_head(self, exchange: ServerExchange, head: RequestHead) -> None:
         context = RequestContext(self._endpoint, head)

@@ -254,7 +254,7 @@ def two_instances(handler: Callable[[ServerCall], Any], slowness: float = 0.0) -
     )
 
 
-@pytest.mark.parametrize("after", [0.005, 0.5, 1.5, 10.0])
+@pytest.mark.parametrize("after", [0.005, 0.5, 1.5, 30.0])
 def test_an_instance_is_killed_in_the_middle_of_anything(after: float) -> None:
     """A request is on its way; its session is looked up; the handler works; it has answered."""
 
@@ -271,11 +271,11 @@ def test_an_instance_is_killed_in_the_middle_of_anything(after: float) -> None:
     pair.run(10.0 + after)
     pair.kill(first)
     pair.route = lambda: second
-    pair.run(60.0)
+    pair.run(120.0)
     assert pair.servers == [second]
     (end,) = ends(pair)
     assert isinstance(end, CallCompleted)
-    assert end.result == {"first": after == 10.0}
+    assert end.result == {"first": after == 30.0}
 
 
 def test_a_call_is_cancelled_while_its_handler_waits_for_input() -> None:

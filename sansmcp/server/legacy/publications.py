@@ -77,8 +77,8 @@ class Publications:
         self._pass_on_to(session, entry.seq, message.method, message.params or {})
 
     def follow(self) -> None:
-        """Follow the log from now on, if instances share the store."""
-        if self._table.core.options.shared_store and not self._table.core.has_stopped:
+        """Follow the log from now on."""
+        if not self._table.core.has_stopped:
             self.log.follow()
 
     def leave(self) -> None:
