@@ -8,8 +8,8 @@ runs the handler reads the mailbox every ``Limits.store_poll_interval`` seconds.
 A message is only left in a mailbox that the waiting instance has opened, by a first entry. The
 mailbox of a server request is opened together with the request; that of a call after its first
 ``store_poll_interval``, since most calls end sooner, or when the call is parked. A cancellation
-that finds no mailbox looks a second time, after the call has had the time to open it. So a peer
-that makes up ids writes nothing to the store.
+that finds no mailbox looks for it for some time, because the call opens it late if the store is
+slow. So a peer that makes up ids writes nothing to the store.
 
 Clients repeat a POST that failed, so two instances may get the same message. Both append it under
 the same sequence number; the second append conflicts and is ignored.
@@ -35,6 +35,9 @@ from .stream_table import StreamTable, store_failed
 
 _MAX_REASON_CHARS = 1000
 """Characters that are kept of the reason of a cancellation."""
+
+_MAX_LOOKING = 5.0
+"""Seconds for which a cancellation looks for the mailbox of a call that may have begun lately."""
 
 
 def cancellation_mailbox(id: RequestId) -> str:
@@ -66,7 +69,9 @@ class MailboxPost:
     _exchange: ServerExchange | None = None
     """The exchange of the POST that brought the message; it is responded to at the end."""
     looks_again: bool = attrs.field(default=False, kw_only=True)
-    """True to look a second time for a mailbox that may be opened only now."""
+    """True to look for some time for a mailbox that may be opened late."""
+    _looks_until: float | None = attrs.field(default=None, init=False)
+    """Until when it looks for the mailbox; None if it looks only once, or no longer."""
 
     def append(self, seq: int = 1) -> None:
         """Append the message under this sequence number."""
@@ -78,25 +83,37 @@ class MailboxPost:
         self._table.start_operation(_read(self._table, self._key, 0), self)
 
     def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
+        if page is None and self.looks_again:
+            self._look_again()
+            self.on_append_done()
+            return
+        self._stop_looking()
         if page is not None and page.last.seq == 1:
             self.append(2)
-            return
-        if page is None and self.looks_again:
-            self._wait()
-        self.on_append_done()
+        else:
+            self.on_append_done()
 
     def poll_store(self) -> None:
-        """Look a second time for the mailbox."""
-        self._table.late.change(self._session, -1)
+        """Look for the mailbox again."""
         self.append_if_expected()
 
-    def _wait(self) -> None:
+    def _look_again(self) -> None:
         """Look again later, unless as many messages of the session wait as it may have calls."""
-        self.looks_again = False
         core, late = self._table.core, self._table.late
-        if late.of(self._session) < core.limits.max_calls_per_session:
+        if self._looks_until is None:
+            if late.of(self._session) >= core.limits.max_calls_per_session:
+                return
             late.change(self._session, 1)
+            self._looks_until = core.now + _MAX_LOOKING
+        if core.now < self._looks_until:
             core.timers.set(Timer.STORE_POLL, self, core.now + 2 * core.limits.store_poll_interval)
+        else:
+            self._stop_looking()
+
+    def _stop_looking(self) -> None:
+        if self._looks_until is not None:
+            self._looks_until = None
+            self._table.late.change(self._session, -1)
 
     @property
     def _session(self) -> tuple[str, str]:
@@ -113,6 +130,7 @@ class MailboxPost:
 
     def failed(self, effect: StoreEffect) -> bool:
         """Refuse the POST, so that the client may send the message again."""
+        self._stop_looking()
         if self._exchange is not None and not self._exchange.is_done:
             self._exchange.refuse(store_failed())
         return True
@@ -131,6 +149,10 @@ class MailboxPoll:
     is_active: Callable[[], bool] = attrs.field(kw_only=True)
     on_message: Callable[[bytes], None] = attrs.field(kw_only=True)
     """Called with the data of the message."""
+    on_gone: Callable[[], None] = attrs.field(kw_only=True)
+    """Called if the mailbox is no longer in the store: it was evicted, or the session has ended at
+    another instance. The mailbox is opened again.
+    """
 
     def wait(self) -> None:
         """Poll again after ``Limits.store_poll_interval``."""
@@ -147,6 +169,9 @@ class MailboxPoll:
             self._table.start_operation(_read(self._table, self._key, self.after), self)
 
     def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
+        if page is None:
+            self.opens_mailbox = True
+            self.on_gone()
         if page is None or not page.entries:
             self.wait()
         elif self.is_active():
