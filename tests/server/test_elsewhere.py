@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sansmcp import ErrorResponse, InputRequired, Limits, Response, ServerCall
-from sansmcp.effects import StoreAppend, StoreRead
+from sansmcp import AppendResult, ErrorResponse, InputRequired, Limits, Response, ServerCall
+from sansmcp.effects import StoreAppend, StoreDrop, StoreRead
 from sansmcp.events import CallCancelled, CallReceived, ClientResponseReceived
 
 from .harness import (
@@ -222,6 +222,68 @@ def test_a_cancellation_may_be_there_before_the_call() -> None:
     call = first.last_call()
     instances.wait(1)
     assert first.events == [CallCancelled(call, "cancelled by the client")]
+
+
+def test_a_cancellation_waits_for_a_mailbox_that_a_slow_store_opens_late() -> None:
+    """The call is opened at one instance after seconds (seed 629400571037 of the simulator)."""
+    first, second = instances = Instances()
+    session = instances.open_session()
+    second.post(PING, session)
+    _, call = first.call(session, "a")
+    first.store_works = False
+    second.post(cancelled("a"), session)
+    instances.wait(4)
+    assert call.is_running
+    first.store_works = True
+    while first.waiting:
+        first.use_store_once()
+    instances.wait(1)
+    assert CallCancelled(call, "cancelled by the client") in first.events
+
+
+def test_a_cancellation_does_not_look_for_ever() -> None:
+    first, second = instances = Instances()
+    session = instances.open_session()
+    second.post(PING, session)
+    second.post(cancelled("late"), session)
+    instances.wait(7)
+    _, call = first.call(session, "late")
+    instances.wait(7)
+    assert call.is_running
+
+
+def test_a_session_that_ends_at_another_instance_takes_its_calls_along() -> None:
+    """Seed 2462229541739 of the simulator: the handler ran to its end, for nobody."""
+    first, second = instances = Instances()
+    session = instances.open_session()
+    _, call = first.call(session)
+    instances.wait(0.5)
+    assert second.send("DELETE", {"mcp-session-id": session}).status == 200
+    instances.wait(1)
+    assert CallCancelled(call, "ended at another instance") in first.events
+    assert first.server.sessions == ()
+
+
+def test_a_mailbox_that_the_store_has_evicted_is_opened_again() -> None:
+    harness = ServerHarness(shared_store=True, stream_after=math.inf)
+    session = harness.open_session()
+    _, call = harness.call(session)
+    harness.store_works = False
+    harness.wait(0.25)
+    for _ in range(2):
+        opening, reading = harness.waiting
+        assert isinstance(opening, StoreAppend)
+        assert isinstance(reading, StoreRead)
+        harness.waiting.clear()
+        harness.run_action(harness.server.append_completed, opening, AppendResult.STORED)
+        harness.run_action(harness.server.read_completed, reading, None)
+        harness.wait(0.25)
+        harness.waiting[:] = [
+            each
+            for each in harness.waiting
+            if not isinstance(each, StoreDrop) and each.stream == reading.stream
+        ]
+    assert call.is_running
 
 
 @pytest.mark.parametrize("id", ["5", 6, 5.0, True, None])

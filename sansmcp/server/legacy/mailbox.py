@@ -171,6 +171,10 @@ class MailboxPoll:
     is_active: Callable[[], bool] = attrs.field(kw_only=True)
     on_message: Callable[[bytes], None] = attrs.field(kw_only=True)
     """Called with the data of the message."""
+    on_gone: Callable[[], None] = attrs.field(kw_only=True)
+    """Called if the mailbox is no longer in the store: it was evicted, or the session has ended at
+    another instance. The mailbox is opened again.
+    """
 
     @property
     def key(self) -> StreamKey:
@@ -197,6 +201,9 @@ class MailboxPoll:
         _read(self._table, self._key, self.after, self)
 
     def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
+        if page is None:
+            self.opens_mailbox = True
+            self.on_gone()
         if page is None or not page.entries:
             self.wait()
             return

@@ -238,7 +238,14 @@ class LegacySession(CallOwner, Session):
                 opens_mailbox=True,
                 is_active=lambda: call.is_running,
                 on_message=lambda reason: call.cancel(reason.decode()),
+                on_gone=self._look_up,
             ).wait()
+
+    def _look_up(self) -> None:
+        """Look soon if the session has ended at another instance; its calls are cancelled then."""
+        if self.state is not SessionState.ENDED:
+            interval = self._core.limits.store_poll_interval
+            self._core.timers.set(Timer.SESSION_IDLE, self, self._core.now + interval)
 
     @property
     def is_busy(self) -> bool:
@@ -279,6 +286,7 @@ class LegacySession(CallOwner, Session):
                 on_message=lambda data: call.on_request_ended(
                     id, decode_response(self.table, data)
                 ),
+                on_gone=self._look_up,
             ).wait()
         return id
 

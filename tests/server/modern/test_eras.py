@@ -12,6 +12,7 @@ from sansmcp.events import CallReceived
 from ..harness import JSON, LATEST, STREAM, expect, initialize, notification, request
 from .harness import (
     MODERN,
+    VERSION,
     ModernServerHarness,
     modern,
     notification_from,
@@ -151,6 +152,8 @@ def test_alone_what_is_of_another_version_is_told_so(
     assert talk.error["data"]["supported"] == [MODERN]
     talk = alone.post(notification("notifications/x"), headers=headers)
     expect(talk, 400, "unsupported_version", -32022)
+    named = notification("notifications/x", _meta={VERSION: version})
+    expect(alone.post(named), 400, "unsupported_version", -32022)
 
 
 def test_alone_what_says_nothing_of_itself_is_told_what_to_say(alone: ModernServerHarness) -> None:
