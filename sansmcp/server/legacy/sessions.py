@@ -167,8 +167,9 @@ class LegacySession(CallOwner, Session):
 
     def _look_up(self) -> None:
         """Look soon if the session has ended at another instance; its calls are cancelled then."""
-        interval = self._core.limits.store_poll_interval
-        self._core.timers.set(Timer.SESSION_IDLE, self, self._core.now + interval)
+        if self.state is not SessionState.ENDED:
+            interval = self._core.limits.store_poll_interval
+            self._core.timers.set(Timer.SESSION_IDLE, self, self._core.now + interval)
 
     @property
     def is_busy(self) -> bool:
