@@ -264,6 +264,23 @@ def test_a_session_that_ends_at_another_instance_takes_its_calls_along() -> None
     assert first.server.sessions == ()
 
 
+def test_a_session_that_has_ended_is_not_looked_up_again() -> None:
+    """Seed 4005269289533 of the simulator: it kept a timer."""
+    harness = ServerHarness(shared_store=True, stream_after=math.inf)
+    session = harness.open_session()
+    harness.call(session)
+    harness.store_works = False
+    harness.wait(0.25)
+    _, reading = harness.waiting
+    assert isinstance(reading, StoreRead)
+    (known,) = harness.server.sessions
+    harness.run_action(harness.server.end_session, known, "enough")
+    harness.run_action(harness.server.read_completed, reading, None)
+    harness.waiting.clear()
+    deadline = harness.server.next_deadline()
+    assert deadline is None or deadline > harness.now + 1
+
+
 def test_a_mailbox_that_the_store_has_evicted_is_opened_again() -> None:
     harness = ServerHarness(shared_store=True, stream_after=math.inf)
     session = harness.open_session()
