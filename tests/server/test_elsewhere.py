@@ -278,8 +278,8 @@ def test_a_session_that_has_ended_is_not_looked_up_again() -> None:
     harness.waiting.remove(reading)
     harness.run_action(harness.server.read_completed, reading, None)
     harness.wait(1)
-    read = {effect.stream for effect in harness.waiting if isinstance(effect, StoreRead)}
-    assert reading.stream not in read
+    read = {effect.stream.session for effect in harness.waiting if isinstance(effect, StoreRead)}
+    assert reading.stream.session not in read
     harness.store_works = True
     while harness.waiting:
         harness.use_store_once()
