@@ -172,7 +172,8 @@ def test_a_message_that_the_store_does_not_take_is_sent_where_it_was_left() -> N
     slow_down(first)
     assert notify(first, session, HELLO)
     listener = first.get(session)
-    (lookup,) = (each for each in first.waiting if each.stream.stream == ".session")  # type: ignore[union-attr]
+    reads = (each for each in first.waiting if isinstance(each, StoreRead))
+    (lookup,) = (each for each in reads if each.stream.stream == ".session")
     first.waiting.remove(lookup)
     first.perform_store_effect(lookup)
     first.run_pending()

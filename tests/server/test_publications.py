@@ -254,8 +254,10 @@ def test_all_are_told_however_many_instances_have_published() -> None:
         publish(ServerHarness(store=instances.store, tokens=f"late-{number}", shared_store=True))
     instances.wait(2)
     assert methods(listener) == [CHANGED] * 300
-    log = first.server._legacy.publications.log  # noqa: SLF001  # pyright: ignore
-    assert len(log._newest) == 256  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    legacy = first.server._legacy  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    assert legacy is not None
+    newest = legacy.publications.log._newest  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    assert len(newest) == 256
 
 
 def test_a_stream_that_the_store_could_not_keep_is_told_on_without_ids() -> None:
