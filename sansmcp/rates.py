@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from itertools import islice
 
 import attrs
 
@@ -90,10 +91,7 @@ class TokenBuckets:
 
         Each use adds one bucket at most and looks at two, so the work of a use is bounded, too.
         """
-        for _ in range(2):
-            name, full_at = next(iter(self._full_at.items()))
+        for name, full_at in tuple(islice(self._full_at.items(), 2)):
             if full_at > now and len(self._full_at) <= self.max_buckets:
                 return
             del self._full_at[name]
-            if not self._full_at:
-                return

@@ -71,8 +71,8 @@ class StoreOperations(Protocol):
         """
         ...
 
-    def settle(self, operation: StoreOperation) -> None:
-        """Tidy up after a completed effect of this operation."""
+    def settle(self, user: StoreOperation) -> None:
+        """Tidy up after a completed effect of ``user``."""
 
     def repeat_later(self, effect: StoreEffect, operation: PendingOperation) -> bool:
         """Repeat a failed effect after a delay. Returns False if it has failed for too long."""

@@ -251,6 +251,13 @@ class ServerHarness(TimedHarness):
         self.run_pending()
         return effect
 
+    def use_store_except(self, held: StoreEffect) -> None:
+        """Let the store do all that it was asked for, except one effect."""
+        while others := [each for each in self.waiting if each is not held]:
+            self.waiting.remove(others[0])
+            self.perform_store_effect(others[0])
+            self.run_pending()
+
     def fail_store_once(self, effect: StoreEffect | None = None) -> None:
         """Let the store fail at the next thing that it was asked for, or at this one."""
         self._fail_store(effect or self.waiting[0])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from sansmcp.effects import StoreAppend, StoreRead
+from sansmcp.events import StoreFailed
 from sansmcp.store import StreamKey
 
 from .harness import PING, RawExchange, ServerHarness, methods, request
@@ -141,3 +143,89 @@ def test_an_inbox_is_deleted_with_its_session() -> None:
     instances.wait(1)
     inbox = StreamKey("", session, ".notify")
     assert instances.store.read(inbox, 0, limit=1, max_bytes=1) is None
+
+
+# A message that waits for the store when the client comes
+
+
+def fail_for_long(harness: ServerHarness) -> None:
+    """Let the store fail at everything for as long as it is repeated."""
+    for _ in range(80):
+        while harness.waiting:
+            harness.fail_store_once()
+        harness.wait(0.5)
+
+
+def slow_down(harness: ServerHarness) -> None:
+    harness.store_works = harness.leases_work = False
+
+
+def speed_up(harness: ServerHarness) -> None:
+    harness.store_works = harness.leases_work = True
+    while harness.waiting:
+        harness.use_store_once()
+
+
+def test_a_message_that_the_store_does_not_take_is_sent_where_it_was_left() -> None:
+    first, _ = instances = Instances()
+    session = instances.open_session()
+    slow_down(first)
+    assert notify(first, session, HELLO)
+    listener = first.get(session)
+    reads = (each for each in first.waiting if isinstance(each, StoreRead))
+    (lookup,) = (each for each in reads if each.stream.stream == ".session")
+    first.waiting.remove(lookup)
+    first.perform_store_effect(lookup)
+    first.run_pending()
+    assert listener.status == 200
+    fail_for_long(first)
+    assert methods(listener) == [HELLO]
+
+
+def test_a_message_that_the_store_does_not_take_and_no_client_waits_for_is_lost() -> None:
+    first, _ = instances = Instances()
+    session = instances.open_session()
+    slow_down(first)
+    assert notify(first, session, HELLO)
+    fail_for_long(first)
+    assert any(isinstance(event, StoreFailed) and event.lost for event in first.events)
+    speed_up(first)
+    assert notify(first, session, AGAIN)
+    listener = first.get(session)
+    instances.wait(1)
+    assert methods(listener) == [AGAIN]
+
+
+def test_a_message_that_is_being_stored_when_the_client_comes_is_sent_once() -> None:
+    first, _ = instances = Instances()
+    session = instances.open_session()
+    notify(first, session, HELLO)
+    slow_down(first)
+    notify(first, session, AGAIN)
+    (append,) = first.waiting
+    assert isinstance(append, StoreAppend)
+    listener = first.get(session)
+    first.use_store_except(append)
+    assert listener.status == 200
+    speed_up(first)
+    instances.wait(1)
+    assert methods(listener) == [HELLO, AGAIN]
+
+
+def test_an_inbox_that_is_being_read_when_the_client_comes_is_read_from_its_beginning() -> None:
+    first, second = instances = Instances()
+    session = instances.open_session()
+    second.post(PING, session)
+    notify(first, session, HELLO)
+    notify(second, session, AGAIN)
+    slow_down(first)
+    notify(first, session, HELLO)
+    first.use_store_once()  # the append conflicts
+    (read,) = first.waiting
+    assert isinstance(read, StoreRead)
+    listener = first.get(session)
+    first.use_store_except(read)
+    assert listener.status == 200
+    speed_up(first)
+    instances.wait(1)
+    assert methods(listener) == [HELLO, AGAIN, HELLO]

@@ -6,11 +6,18 @@ from typing import Any
 
 import pytest
 
-from sansmcp import InputRequired
-from sansmcp.effects import StoreRead
+from sansmcp import AppendResult, InputRequired, Limits, MemoryStore, StreamKey
+from sansmcp.effects import StoreAppend, StoreEffect, StoreRead
 from sansmcp.events import CallCancelled, CallReceived
 
-from .harness import LATEST, RawExchange, ServerHarness, methods, report_progress_all
+from .harness import (
+    LATEST,
+    PING,
+    RawExchange,
+    ServerHarness,
+    methods,
+    report_progress_all,
+)
 from .instances import Instances
 from .pipe_harness import result
 from .test_parked_calls import ask
@@ -180,8 +187,10 @@ def test_a_standalone_stream_is_continued_where_it_is_read() -> None:
     assert methods(moved) == [CHANGED, CHANGED]
 
 
-def test_only_the_requests_of_a_batch_that_have_no_response_get_an_error() -> None:
-    first, second = Instances()
+@pytest.mark.parametrize("page", [1, 2, 100])
+def test_only_the_requests_of_a_batch_that_have_no_response_get_an_error(page: int) -> None:
+    """Also if the log, which names the requests at its beginning, is longer than a page."""
+    first, second = Instances(limits=Limits(replay_page_entries=page))
     session = first.open_session("2025-03-26")
     requests = [{"jsonrpc": "2.0", "id": id, "method": "tools/list"} for id in ("x", "y", "z")]
     talk = first.post(requests, session, "2025-03-26")
@@ -220,9 +229,219 @@ def test_the_lease_is_read_only_while_a_stream_is_followed() -> None:
     resumed.lose_connection()
     second.store_works = second.leases_work = False
     instances.wait(3 * LEASE)
-    leases = [
+    assert lease_reads(second) == []
+
+
+def lease_reads(harness: ServerHarness) -> list[StoreEffect]:
+    """The reads of leases that the store has not done yet."""
+    return [
         effect
-        for effect in second.waiting
+        for effect in harness.waiting
         if isinstance(effect, StoreRead) and effect.stream.stream == ".lease"
     ]
-    assert leases == []
+
+
+# A lease whose reading or writing goes wrong
+
+
+def key_of_lease(instances: Instances) -> StreamKey:
+    """The lease of the only instance that keeps one."""
+    logs = instances.store._logs  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    (key,) = (key for key in logs if key.stream == ".lease")
+    return key
+
+
+def test_a_lease_whose_entry_was_stored_although_the_store_failed_is_kept_on() -> None:
+    first, second = instances = Instances()
+    _, call, (resumed,) = followed(first, second)
+    first.store_works = first.leases_work = False
+    first.wait(LEASE / 3)
+    appends = (each for each in first.waiting if isinstance(each, StoreAppend))
+    (beat,) = (each for each in appends if each.stream.stream == ".lease")
+    stored = instances.store.append(beat.stream, beat.entries, token=beat.token, now=first.now)
+    assert stored is AppendResult.STORED
+    first.fail_store_once(beat)
+    first.store_works = first.leases_work = True
+    while first.waiting:
+        first.use_store_once()
+    instances.wait(5 * LEASE)
+    assert call.is_running
+    assert not resumed.ended
+
+
+def lose_end(store: MemoryStore, key: StreamKey) -> None:
+    """Let a store lose all entries of a log but the first."""
+    page = store.read(key, 0, limit=1, max_bytes=1)
+    assert page is not None
+    del store._logs[key]  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    store.append(key, page.entries, token="the store", now=0)
+
+
+def test_a_lease_whose_end_the_store_has_lost_is_begun_anew() -> None:
+    first, second = instances = Instances()
+    _, call, (resumed,) = followed(first, second)
+    instances.wait(2 * LEASE)
+    lose_end(instances.store, key_of_lease(instances))
+    instances.wait(5 * LEASE)
+    assert call.is_running
+    assert not resumed.ended
+    wait(LEASE + 1, second)
+    assert reason_of(resumed) == "instance_lost"
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_lease_that_is_read_when_the_last_reader_leaves_is_not_read_again(fails: bool) -> None:
+    first, second = instances = Instances()
+    _, _, (resumed,) = followed(first, second)
+    second.leases_work = second.store_works = False
+    instances.wait(LEASE / 2)
+    (read,) = lease_reads(second)
+    resumed.lose_connection()
+    if fails:
+        second.fail_store_once(read)
+    else:
+        second.waiting.remove(read)
+        second.perform_store_effect(read)
+    instances.wait(3 * LEASE)
+    assert lease_reads(second) == []
+
+
+def test_each_stream_of_an_instance_that_has_died_is_gone_on_with() -> None:
+    """Except the one whose reader has left; its client gets the error when it comes back."""
+    first, second = Instances()
+    followed_here = [followed(first, second) for _ in range(3)]
+    session, _, (gone,) = followed_here[0]
+    gone.lose_connection()
+    wait(LEASE + 1, second)
+    assert [reason_of(talk) for _, _, (talk,) in followed_here[1:]] == ["instance_lost"] * 2
+    back = second.get(session, gone.last_id)
+    wait(LEASE + 1, second)
+    assert reason_of(back) == "instance_lost"
+
+
+# The scan of a log
+
+
+def scan_of(harness: ServerHarness) -> StoreEffect:
+    """The read that looks for the writer of the log of a call, which the store has not done yet."""
+    (scan,) = (each for each in harness.waiting if isinstance(each, StoreRead) and each.after == 0)
+    return scan
+
+
+def followed_slowly(instances: Instances) -> tuple[str, RawExchange, StoreEffect]:
+    """A reader at the second instance, whose store has not yet read who writes the log."""
+    first, second = instances
+    session = first.open_session()
+    talk, call = first.call(session)
+    report_progress_all(first, call, "a")
+    talk.lose_connection()
+    second.post(PING, session)
+    second.store_works = False
+    resumed = second.get(session, talk.last_id)
+    while resumed.head is None:
+        second.use_store_once()
+    return session, resumed, scan_of(second)
+
+
+def use_store(harness: ServerHarness) -> None:
+    """Let the store do all that it was asked for, and work from now on."""
+    harness.store_works = True
+    while harness.waiting:
+        harness.use_store_once()
+
+
+def test_a_log_that_could_not_be_read_for_long_is_watched_afterwards() -> None:
+    _, second = instances = Instances()
+    _, resumed, scan = followed_slowly(instances)
+    second.fail_store_for_good(scan)
+    use_store(second)
+    wait(1, second)
+    assert not resumed.ended
+    wait(LEASE + 1, second)
+    assert reason_of(resumed) == "instance_lost"
+
+
+def test_nothing_is_read_for_a_reader_that_has_gone() -> None:
+    _, second = instances = Instances()
+    _, resumed, scan = followed_slowly(instances)
+    resumed.lose_connection()
+    second.fail_store_once(scan)
+    second.wait(5)
+    assert second.waiting == []
+
+
+def test_a_log_whose_beginning_is_not_stored_is_followed_but_its_writer_is_not_known() -> None:
+    """The log grows all the time, so that its writer need not repeat its name."""
+    limits = Limits(max_stored_age=60)
+    first, second = instances = Instances(limits=limits)
+    session = first.open_session()
+    talk, call = first.call(session)
+    for _ in range(100):
+        report_progress_all(first, call, "a")
+        instances.wait(1)
+    talk.lose_connection()
+    resumed = second.get(session, talk.last_id)
+    wait(2 * LEASE, second)
+    assert not resumed.ended
+    first.run_action(call.respond, {})
+    wait(1, second)
+    assert methods(resumed) == ["answer"]
+
+
+# The append that ends a call
+
+
+def ending(instances: Instances) -> tuple[str, RawExchange, StoreAppend]:
+    """A reader at the second instance, whose store has not yet ended the call of the first one."""
+    first, second, *_ = instances
+    session, _, (resumed,) = followed(first, second)
+    second.store_works = False
+    while not (appends := [each for each in second.waiting if isinstance(each, StoreAppend)]):
+        if second.waiting:
+            second.use_store_once()
+        else:
+            second.wait(0.25)
+    (append,) = appends
+    return session, resumed, append
+
+
+def test_of_two_that_end_a_call_at_once_one_succeeds_and_both_readers_get_its_error() -> None:
+    _, second, third = instances = Instances(3)
+    session, resumed, _ = ending(instances)
+    other = third.get(session, resumed.events[0].id)
+    wait(LEASE + 2, third)
+    assert reason_of(other) == "instance_lost"
+    use_store(second)
+    assert resumed.messages == other.messages
+    assert resumed.ended
+
+
+def test_a_log_that_lost_its_end_before_its_call_could_be_ended_breaks_its_reader_off() -> None:
+    _, second = instances = Instances()
+    session, resumed, append = ending(instances)
+    last_id = resumed.events[0].id
+    lose_end(instances.store, append.stream)
+    use_store(second)
+    assert resumed.aborted
+    assert second.get(session, last_id).error["data"]["reason"] == "unknown_event_id"
+
+
+def test_a_call_that_could_not_be_ended_is_ended_when_the_store_works_again() -> None:
+    _, second = instances = Instances()
+    _, resumed, append = ending(instances)
+    second.fail_store_for_good(append)
+    use_store(second)
+    assert resumed.messages == []
+    wait(LEASE + 2, second)
+    assert reason_of(resumed) == "instance_lost"
+    assert resumed.ended
+
+
+def test_a_reader_that_leaves_while_its_call_is_ended_gets_the_error_later() -> None:
+    _, second = instances = Instances()
+    session, resumed, _ = ending(instances)
+    resumed.lose_connection()
+    use_store(second)
+    back = second.get(session, resumed.events[0].id)
+    assert reason_of(back) == "instance_lost"
+    assert back.ended

@@ -5,13 +5,14 @@ from __future__ import annotations
 import pytest
 
 from sansmcp import AppendResult, Limits
-from sansmcp.effects import StoreAppend
+from sansmcp.effects import StoreAppend, StoreEffect, StoreRead
 from sansmcp.events import StoreFailed
 from sansmcp.meta_keys import LISTEN
 
 from .harness import LATEST, PING, RawExchange, ServerHarness, methods
 from .instances import Instances
 from .modern.harness import MODERN, mirrored, modern, modern_app
+from .test_leases import LEASE, wait
 
 CHANGED = "notifications/tools/list_changed"
 PROMPTS = "notifications/prompts/list_changed"
@@ -243,3 +244,165 @@ def test_a_publication_that_fills_a_page_does_not_hold_up_the_next() -> None:
         near.pull()
     instances.wait(2)
     assert methods(near) == methods(far) == [CHANGED] * 3
+
+
+def test_all_are_told_however_many_instances_have_published() -> None:
+    """More than the instances whose last numbers are remembered."""
+    (first,) = instances = Instances(1)
+    (listener,) = listeners(instances)
+    for number in range(300):
+        publish(ServerHarness(store=instances.store, tokens=f"late-{number}", shared_store=True))
+    instances.wait(2)
+    assert methods(listener) == [CHANGED] * 300
+    legacy = first.server._legacy  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    assert legacy is not None
+    newest = legacy.publications.log._newest  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    assert len(newest) == 256
+
+
+def test_a_stream_that_the_store_could_not_keep_is_told_on_without_ids() -> None:
+    first, _ = instances = Instances()
+    listener = first.get(instances.open_session())
+    first.store_works = False
+    publish(first)
+    first.fail_store_for_good()
+    assert methods(listener) == [CHANGED]
+    publish(first, PROMPTS)
+    assert methods(listener) == [CHANGED, PROMPTS]
+    assert listener.last_id == ""
+
+
+# A stream that goes on at another instance: what its client has missed
+
+
+def moved(instances: Instances, *missed: str) -> tuple[str, RawExchange]:
+    """A stream that is read at the second instance, while the first one, which writes it, is dead.
+
+    ``missed``: what the last one publishes meanwhile.
+    """
+    first, second, *_ = instances
+    session = instances.open_session()
+    listener = first.get(session)
+    publish(first)
+    assert methods(listener) == [CHANGED]
+    listener.lose_connection()
+    resumed = second.get(session, listener.last_id)
+    for method in missed:
+        publish(instances[-1], method)
+    wait(1, *instances[1:])
+    return session, resumed
+
+
+def next_catch_up(harness: ServerHarness, *held: StoreEffect) -> StoreRead:
+    """Let the store work until it is asked for what a client has missed, and hold that back."""
+    harness.store_works = harness.leases_work = False
+    page = harness.server.limits.replay_page_entries  # a log is read with one entry more
+    while True:
+        waiting = [each for each in harness.waiting if each not in held]
+        for each in waiting:
+            if isinstance(each, StoreRead) and each.limit == page and is_publication(each):
+                return each
+        if waiting:
+            harness.waiting.remove(waiting[0])
+            harness.perform_store_effect(waiting[0])
+            harness.run_pending()
+        else:
+            harness.wait(0.25)
+
+
+def is_publication(effect: StoreRead) -> bool:
+    return effect.stream.session == ".publish" and effect.after > 0
+
+
+def test_what_a_dead_instance_has_not_sent_is_sent_page_by_page() -> None:
+    instances = Instances(limits=Limits(replay_page_entries=1))
+    missed = (PROMPTS, RESOURCES, CHANGED, PROMPTS)
+    _, resumed = moved(instances, *missed)
+    wait(LEASE + 2, instances[1])
+    assert methods(resumed) == list(missed)
+
+
+def test_what_is_found_while_a_client_catches_up_comes_after_what_it_has_missed() -> None:
+    _, second = instances = Instances()
+    _, resumed = moved(instances, PROMPTS)
+    held = next_catch_up(second)
+    publish(second, RESOURCES)
+    second.use_store_except(held)
+    assert methods(resumed) == []
+    resume(second)
+    wait(1, second)
+    assert methods(resumed) == [PROMPTS, RESOURCES]
+
+
+def test_what_is_published_while_a_client_catches_up_is_sent_once() -> None:
+    """The second instance has not found it yet when it reads what the client has missed."""
+    _, second, third = instances = Instances(3)
+    _, resumed = moved(instances, PROMPTS)
+    held = next_catch_up(second)
+    publish(third, RESOURCES)
+    second.waiting.remove(held)
+    second.perform_store_effect(held)
+    second.run_pending()
+    resume(second)
+    wait(1, second)
+    assert methods(resumed) == [PROMPTS, RESOURCES]
+
+
+def test_a_client_that_cannot_catch_up_gets_what_is_published_from_then_on() -> None:
+    _, second = instances = Instances()
+    _, resumed = moved(instances, PROMPTS)
+    held = next_catch_up(second)
+    second.fail_store_for_good(held)
+    resume(second)
+    publish(second, RESOURCES)
+    wait(1, second)
+    assert methods(resumed) == [RESOURCES]
+    assert any(isinstance(event, StoreFailed) and event.lost for event in second.events)
+
+
+def test_a_session_that_ends_while_its_client_catches_up() -> None:
+    _, second = instances = Instances()
+    session, resumed = moved(instances, PROMPTS)
+    held = next_catch_up(second)
+    second.send("DELETE", {"mcp-session-id": session})
+    second.use_store_except(held)
+    resume(second)
+    wait(1, second)
+    assert resumed.ended
+    assert methods(resumed) == []
+    assert second.get(session).status == 404
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_stream_that_is_continued_twice_is_told_once(fails: bool) -> None:
+    """The first instance was only slow, sent what was missed, and died then."""
+    first, second = instances = Instances()
+    _, resumed = moved(instances, PROMPTS)
+    held = next_catch_up(second)
+    first.wait(1)
+    again = next_catch_up(second, held)
+    assert methods(resumed) == [PROMPTS]
+    if fails:
+        second.fail_store_once(held)
+    second.use_store_except(again)
+    resume(second)
+    wait(1, second)
+    publish(second, RESOURCES)
+    wait(1, second)
+    assert methods(resumed) == [PROMPTS, RESOURCES]
+    assert not any(isinstance(event, StoreFailed) and event.lost for event in second.events)
+
+
+def test_two_streams_of_a_session_go_on_without_repeating_anything() -> None:
+    first, second = instances = Instances()
+    session = instances.open_session()
+    listening = [first.get(session) for _ in range(2)]
+    publish(first)
+    assert [methods(each) for each in listening] == [[], [CHANGED]]
+    resumed = [second.get(session, each.last_id) for each in listening]
+    publish(second, PROMPTS)
+    wait(LEASE + 2, second)
+    assert sorted(methods(each) for each in resumed) == [[], [PROMPTS]]
+    publish(second, RESOURCES)
+    wait(1, second)
+    assert [RESOURCES in methods(each) for each in resumed].count(True) == 1

@@ -68,6 +68,18 @@ def test_full_buckets_are_forgotten() -> None:
         assert len(buckets) <= 3
 
 
+def test_buckets_that_are_full_at_the_same_time_are_forgotten_two_at_a_time() -> None:
+    """So the work of a request is bounded, however many clients have been quiet."""
+    buckets = TokenBuckets(LIMIT, 1000)
+    for number in range(10):
+        buckets.take(f"{number}", 1, 0.0)
+    counts: list[int] = []
+    for _ in range(6):
+        buckets.take("a", 1, 100.0)
+        counts.append(len(buckets))
+    assert counts == [9, 7, 5, 3, 1, 1]
+
+
 def test_there_are_not_more_buckets_than_allowed_and_the_quiet_ones_go_first() -> None:
     buckets = TokenBuckets(RateLimit(0.001, burst=1), 3)
     for name in ("a", "b", "c", "a", "d"):

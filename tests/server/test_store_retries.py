@@ -12,6 +12,7 @@ from sansmcp.effects import StoreAppend, StoreDrop, StoreEffect, StoreRead, Stor
 from sansmcp.events import CallCancelled, CallReceived, ClientResponseReceived, StoreFailed
 from sansmcp.messages import Response
 from sansmcp.server.legacy.mailbox import response_mailbox
+from sansmcp.server.legacy.parked_calls import parse_turn_id
 from sansmcp.server.store_health import StoreHealth
 
 from .harness import (
@@ -26,6 +27,7 @@ from .harness import (
 from .instances import Instances
 from .pipe_harness import result
 from .test_elsewhere import cancelled
+from .test_parked_calls import answer_to, ask
 from .test_rounds import ACCEPTED, ALL
 
 _TIMEOUT = Limits().store_retry_timeout
@@ -220,6 +222,16 @@ def test_a_server_that_stops_repeats_nothing() -> None:
     assert harness.next_deadline() is None
 
 
+def test_a_server_that_stops_gives_up_a_drop_that_failed() -> None:
+    harness = ServerHarness(store_works=False)
+    session = harness.open_session()
+    harness.send("DELETE", {"mcp-session-id": session})
+    harness.fail_store_once()
+    harness.run_action(harness.server.shut_down)
+    assert harness.next_deadline() is None
+    harness.check_stopped()
+
+
 # A store that has lost entries
 
 
@@ -255,6 +267,53 @@ def test_a_real_store_that_has_lost_entries_says_so() -> None:
     report_progress_all(harness, call, "c")
     assert methods(talk) == ["a", "b", "c"]
     assert talk.last_id == ""
+
+
+def lose_before_append(harness: ServerHarness, log: str) -> None:
+    """Let the store work until it is asked to append to a log, and lose the end of that log."""
+    while not (isinstance(append := harness.waiting[0], StoreAppend) and is_append_to(append, log)):
+        harness.use_store_once()
+    del harness.waiting[0]
+    harness.server.append_completed(append, AppendResult.BEHIND, now=harness.now)
+    harness.run_pending()
+
+
+def test_a_response_whose_mailbox_is_lost_is_accepted() -> None:
+    """Its call cannot be reached any more, so the client need not send it again."""
+    first, second = instances = Instances()
+    session = instances.open_session(capabilities=ALL)
+    _, call = first.call(session)
+    id: int = first.run_action(call.ask, "elicitation/create", timeout=60)
+    second.store_works = False
+    posted = second.post(result(id, ACCEPTED), session)
+    lose_before_append(second, response_mailbox(id))
+    assert posted.status == 202
+
+
+def test_responses_to_a_parked_call_that_is_lost_are_refused_and_its_reader_ends() -> None:
+    _, second = instances = Instances()
+    session, talk, (question,) = ask(instances)
+    talk.lose_connection()
+    resumed = second.get(session, talk.last_id)
+    second.store_works = False
+    posted = second.post(answer_to(question), session)
+    turn = parse_turn_id(question["id"])
+    assert turn is not None
+    lose_before_append(second, f"{turn.encode()}.")
+    assert posted.error["data"]["reason"] == "unknown_turn"
+    assert resumed.aborted
+
+
+def test_a_session_whose_record_is_lost_while_it_is_refreshed_ends_with_the_next_request() -> None:
+    first, second = instances = Instances()
+    session = first.open_session()
+    second.store_works = False
+    posted = second.post(PING, session)
+    lose_before_append(second, ".session")
+    assert posted.status == 200
+    instances.store.drop("", session)
+    second.store_works = True
+    assert second.post(PING, session).status == 404
 
 
 # New work

@@ -15,12 +15,14 @@ from sansmcp import (
     ConnectionInfo,
     JsonRpcError,
     LocalProtocolError,
+    MemoryStore,
     PendingResult,
     Refusal,
     RemoteProtocolError,
     RequestHead,
     ServerCall,
     ServerDriver,
+    StreamKey,
 )
 from sansmcp.events import ClientResponseReceived, ServerEvent, SessionOpened, StoreFailed
 from sansmcp.server.calls import RunningCall
@@ -58,6 +60,7 @@ class Host(ServerDriver):
 
     def __init__(self, harness: ServerHarness, authenticate: Authenticator | None = None) -> None:
         super().__init__(harness.server, harness.store, authenticate)
+        self.harness = harness
         self.waiting: list[tuple[ServerCall, Awaitable[Any]]] = []
         self.failures: list[Exception] = []
         self.seen: list[ServerEvent] = []
@@ -78,7 +81,7 @@ class Host(ServerDriver):
         self.pending_requests[call, id] = pending
 
     def now(self) -> float:
-        return 0.0
+        return self.harness.now
 
     def handle_for(self, call: ServerCall) -> Handle:
         return Handle(call)
@@ -103,11 +106,11 @@ class Host(ServerDriver):
 class DriverHarness(ServerHarness):
     """A bench whose server is driven by a host, with handlers that do as their params say."""
 
-    def __init__(self, authenticate: Authenticator | None = None) -> None:
+    def __init__(self, authenticate: Authenticator | None = None, **settings: Any) -> None:
         app = App("hosting", "1")
         app.handler("tools/call")(self._at_once)
         app.handler("tools/list")(self._later)
-        super().__init__(app, authentication=authenticate is not None)
+        super().__init__(app, authentication=authenticate is not None, **settings)
         self.host = Host(self, authenticate)
         self.calls: list[ServerCall] = []
 
@@ -398,3 +401,49 @@ def test_an_async_authenticate_needs_an_event_loop() -> None:
     assert talk.status == 500
     (problem,) = harness.host.bugs
     assert "plain function" in str(problem)
+
+
+# Stores that tell of changes, and those that do not
+
+
+class TellingStore(MemoryStore):
+    """Keeps the functions to call when a log has new entries."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.watches: dict[StreamKey, Callable[[], None]] = {}
+
+    def watch(self, key: StreamKey, changed: Callable[[], None]) -> Callable[[], None]:
+        self.watches[key] = changed
+
+        def end() -> None:
+            del self.watches[key]
+
+        return end
+
+
+def test_a_store_that_tells_of_changes_needs_an_event_loop() -> None:
+    store = TellingStore()
+    harness = DriverHarness(store=store, shared_store=True)
+    harness.open_session()
+    (changed,) = store.watches.values()
+    with pytest.raises(LocalProtocolError, match="must have no watch"):
+        changed()
+
+
+def test_the_watches_of_a_store_end_with_the_server() -> None:
+    store = TellingStore()
+    harness = DriverHarness(store=store, shared_store=True)
+    harness.open_session()
+    assert len(store.watches) == 1
+    harness.host.end_watches()
+    assert store.watches == {}
+    harness.host.end_watches()
+
+
+def test_a_store_that_does_not_tell_is_read_from_time_to_time() -> None:
+    harness = DriverHarness(shared_store=True)
+    assert harness.host.next_deadline() == math.inf
+    harness.open_session()
+    assert harness.host.bugs == []
+    assert harness.host.next_deadline() <= harness.server.limits.store_poll_interval

@@ -115,3 +115,17 @@ def test_different_logs_overlap_up_to_the_bound(count: int) -> None:
     while queue.start_next() is not None:
         started += 1
     assert started == min(count, 8)
+
+
+def test_what_comes_after_a_drop_that_waits_is_done_after_it() -> None:
+    queue = StoreQueue(8)
+    before = append(StreamKey("", "session", "x"), 1)
+    dropped = drop(before.stream, 2)
+    after = append(StreamKey("", "session", "y"), 1)
+    for effect in (before, dropped, after):
+        queue.add(effect)
+    for effect in (before, dropped, after):
+        assert queue.start_next() is effect
+        assert queue.start_next() is None
+        queue.finish(effect)
+    assert len(queue) == 0

@@ -104,6 +104,9 @@ class Dispatcher:
 
     def check_call(self, session: CallOwner, request: Request) -> None:
         """Raise the refusal (RemoteProtocolError) for a request that must not run."""
+        assert isinstance(session, LegacySession), (
+            "every client of these revisions has a session object"
+        )
         self._check_serving(request)
         if request.id in session.calls:
             raise refusals.DUPLICATE_REQUEST_ID(request.id)
@@ -114,8 +117,7 @@ class Dispatcher:
         elif request.method != "ping":
             if self._core.app.handler_of(request.method) is None:
                 raise refusals.UNKNOWN_METHOD(request.id, method=request.method[:100])
-            if isinstance(session, LegacySession):
-                session.check_store(request.id)
+            session.check_store(request.id)
 
     def batch(
         self, session: LegacySession, batch: Batch, new_responder: Callable[[int], Responder]
@@ -188,14 +190,11 @@ class Dispatcher:
                 return deliver_responses(self._core, session, message, exchange)
         return False
 
-    def _check_subscription(self, session: CallOwner, request: Request) -> None:
+    def _check_subscription(self, session: LegacySession, request: Request) -> None:
         """Raise RemoteProtocolError for a subscription that could not be served.
 
         Source: server/resources: Subscriptions.
         """
-        assert isinstance(session, LegacySession), (
-            "every client of these revisions has a session object"
-        )
         declared = self._core.app.declared_capabilities().get("resources", {})
         if not declared.get("subscribe") or not session.is_reachable:
             raise refusals.UNKNOWN_METHOD(request.id, method=request.method[:100])

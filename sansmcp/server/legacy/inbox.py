@@ -109,7 +109,8 @@ class Inbox:
             self._receiver.subscriptions.add(rest.decode())
         elif kind == _UNSUBSCRIBED:
             self._receiver.subscriptions.discard(rest.decode())
-        elif kind == _ALL_SUBSCRIBED:
+        else:
+            assert kind == _ALL_SUBSCRIBED, "instances append no other entries"
             self._receiver.subscriptions.update(json.decode(rest, max_depth=2))
 
     def _on_end(self) -> None:

@@ -155,6 +155,8 @@ class Peer:
         self._writers.table.read(key, self._seq, self, limit=1, max_bytes=most)
 
     def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
+        if not self.streams:
+            return  # the last reader has gone while the lease was read
         core = self._writers.core
         has_ended = False
         if page is not None and page.last.seq != self._seq:
@@ -167,8 +169,9 @@ class Peer:
 
     def failed(self, effect: StoreEffect) -> bool:
         """The store cannot be read, so perhaps the lease could not be written, either."""
-        self._alive_at = self._writers.core.now
-        self._check_later()
+        if self.streams:
+            self._alive_at = self._writers.core.now
+            self._check_later()
         return True
 
     def _check_later(self) -> None:
@@ -246,8 +249,8 @@ class _Scan:
                 self.requests.pop(message.id, None)
 
     def may_repeat(self, effect: StoreEffect) -> bool:
-        """The readers wait for it."""
-        return True
+        """A reader waits for it, unless it has gone."""
+        return self._writers.is_scanning(self)
 
     def failed(self, effect: StoreEffect) -> bool:
         """The readers go on waiting; they see the failure themselves."""
@@ -354,19 +357,21 @@ class Writers:
 
     def on_death(self, peer: Peer) -> None:
         """Go on with the logs of an instance that has died."""
-        if self._peers.get(peer.instance) is peer:
-            for stream in tuple(peer.streams):
-                self.leave(stream)
-                self._scan(stream, peer.instance)
+        for stream in tuple(peer.streams):
+            self.leave(stream)
+            self._scan(stream, peer.instance)
+
+    def is_scanning(self, scan: _Scan) -> bool:
+        """True if a reader waits for what a scan finds."""
+        return self._scans.get(scan.stream) is scan
 
     def on_scanned(self, scan: _Scan) -> None:
         """A log was read to its end."""
         stream = scan.stream
-        if self._scans.get(stream) is not scan:
+        if not self.is_scanning(scan):
             return
         del self._scans[stream]
-        if stream.state is not LogState.REMOTE:
-            return
+        assert stream.state is LogState.REMOTE, "a stream that ends or is continued here is left"
         last = scan.last
         is_parked = last is not None and last.waits
         stream.writer = "" if is_parked else scan.writer
@@ -377,14 +382,15 @@ class Writers:
                 self.follow(stream)
         elif scan.requests is not None:
             _Ending(self, stream, tuple(scan.requests)).start(last.seq + 1)
-        elif stream.key is not None:
+        else:
+            assert stream.key is not None, "what another instance writes is stored"
             session = self._sessions.find(stream.key.principal, stream.key.session)
-            if session is not None:
-                session.continue_standalone(stream, last.seq, scan.places)
+            assert session is not None, "a session that ends leaves its streams"
+            session.continue_standalone(stream, last.seq, scan.places)
 
     def on_scan_failed(self, scan: _Scan) -> None:
         """A log could not be read."""
-        if self._scans.get(scan.stream) is scan:
+        if self.is_scanning(scan):
             del self._scans[scan.stream]
 
     def read_on(self, stream: ResumableStream) -> None:

@@ -123,6 +123,8 @@ class _CatchUp:
 
     def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
         """Pass on what others here have got already; the session gets the rest with them."""
+        if not self._is_current:
+            return
         entries = page.entries if page is not None else ()
         cursor = self._publications.cursor
         for entry in entries:
@@ -134,16 +136,22 @@ class _CatchUp:
         else:
             self._end()
 
+    @property
+    def _is_current(self) -> bool:
+        """False if this instance has lost the stream meanwhile, and has continued it again."""
+        return self._publications.behind.get(self._session) is self
+
     def _end(self) -> None:
-        if self._publications.behind.get(self._session) is self:
-            del self._publications.behind[self._session]
+        del self._publications.behind[self._session]
 
     def may_repeat(self, effect: StoreEffect) -> bool:
         """The client waits for it."""
-        return True
+        return self._is_current
 
     def failed(self, effect: StoreEffect) -> bool:
         """The session gets what is published from now on."""
+        if not self._is_current:
+            return True
         self._end()
         return False
 

@@ -417,7 +417,8 @@ class LegacySession(CallOwner, Session):
         self.table.take_over(stream.key, seq, self._streams, polling=self.revision.polling)
         stream.places.update(places)
         stream.declare_writer(None)
-        self._standalone.append(stream)
+        if stream not in self._standalone:  # it may have been written here before
+            self._standalone.append(stream)
         publications = self.table.publications
         if is_first and publications is not None and PUBLISHED in places:
             publications.catch_up(stream.key, places[PUBLISHED])

@@ -102,11 +102,6 @@ class SharedLog:
     def is_followed(self) -> bool:
         return self._is_followed
 
-    @property
-    def is_settled(self) -> bool:
-        """True if nothing is to be done."""
-        return not (self._is_followed or self._pending or self._is_reading)
-
     def follow(self, after: int | None = None) -> None:
         """Pass on the entries after a number; None for those after the present end."""
         if not self._is_followed and not self.is_closed:

@@ -219,8 +219,8 @@ class StreamTable:
             if user.is_waiting and user.key is not None:
                 self.watch(user.key, user)
                 self.poll_later(user.key, user)
-                if self.writers is not None:
-                    self.writers.follow(user)
+                assert self.writers is not None, "a stream waits only if instances share the store"
+                self.writers.follow(user)
 
     def discard_settled(self, stream: ResumableStream) -> None:
         """Forget a stream that is settled: everything about it is in the store."""
@@ -232,8 +232,8 @@ class StreamTable:
 
     def stop_following(self, stream: ResumableStream) -> None:
         """Watch a stream no more: it has no reader, or this instance writes it."""
-        if stream.key is not None:
-            self.unwatch(stream.key, stream)
+        assert stream.key is not None, "only streams with a log are followed"
+        self.unwatch(stream.key, stream)
         if self.writers is not None:
             self.writers.leave(stream)
 

@@ -292,6 +292,22 @@ def test_the_list_is_fetched_again_and_the_call_made_once_more(
     assert completed == CallCompleted(handle, {"x": 1})
 
 
+def test_a_list_that_a_busy_server_refuses_is_asked_for_again(
+    harness: ModernClientHarness,
+) -> None:
+    """The application sees nothing of it: it has not made this request."""
+    handle, asked = call(harness, {"a": "x"})
+    mismatch(asked)
+    harness.take().refuse(429, b"")
+    assert harness.requests == []
+    harness.wait(1.0)
+    refresh(harness, [tool("query", a=mirrored("A"))])
+    again = harness.take()
+    assert parameters(again) == {"a": "x"}
+    again.result({"x": 1})
+    assert harness.events == [CallCompleted(handle, {"x": 1})]
+
+
 def test_it_is_done_once(harness: ModernClientHarness) -> None:
     handle, asked = call(harness, {"a": "x"})
     mismatch(asked)
