@@ -7,6 +7,10 @@ bytes. Each append goes to a log of its own session.
 Then another process watches a log, and reads what is new in it: the time from before the append
 until it has the entry.
 
+Last, how long the event loop stalls: how late a timer of 1 ms is while 32 tasks append 500 entries
+a second, beside a loop that does nothing else, and while another process locks the file for a
+second at a time.
+
 SQLite synchronises each group of appends with the disk of the temporary folder, so its rate is that
 of the disk. Redis runs beside us with ``appendfsync everysec``; its own processor time is not
 counted.
@@ -18,6 +22,7 @@ import asyncio
 import itertools
 import os
 import shutil
+import sqlite3
 import statistics
 import subprocess
 import sys
@@ -40,6 +45,7 @@ AT_ONCE = 32
 ALONE, TOGETHER, READ = "append, alone", f"append, {AT_ONCE} at once", f"page of {PAGE}"
 LIMITS = Limits(max_stored_bytes=1 << 30, max_stored_entries=10**7)
 WATCHED = StreamKey("", "watched", "stream")
+STALL_SECONDS, RATE = 5.0, 500
 
 
 def open_store(place: str) -> Any:
@@ -137,6 +143,59 @@ class Contestant:
             await asyncio.sleep(0.01)
             await writer.append(b"%d" % time.monotonic_ns())
 
+    def stalls(self, appends: bool) -> str:
+        """Append at a fixed rate, or not at all. Gives how late a timer is."""
+        return asyncio.run(self._stalls(appends))
+
+    async def _stalls(self, appends: bool) -> str:
+        keys = [StreamKey("", f"stall {number}", "stream") for number in range(AT_ONCE)]
+        end = time.perf_counter() + STALL_SECONDS
+        tasks = [asyncio.create_task(self._append_until(end, Writer(self._store, k))) for k in keys]
+        if not appends:
+            for task in tasks:
+                task.cancel()
+        late: list[float] = []
+        while (before := time.perf_counter()) < end:
+            await asyncio.sleep(0.001)
+            late.append((time.perf_counter() - before) * 1e3 - 1)
+        outcomes = await asyncio.gather(*tasks, return_exceptions=True)
+        done = sum(each for each in outcomes if isinstance(each, int))
+        for key in keys:
+            await _done(self._store.drop(key.principal, key.session))
+        centiles = statistics.quantiles(late, n=100)
+        rate = done / STALL_SECONDS
+        return f"{rate:.0f} | {centiles[49]:.2f} | {centiles[98]:.2f} | {max(late):.1f}"
+
+    async def _append_until(self, end: float, writer: Writer) -> int:
+        """Append entries at a fixed rate. Returns how many were appended."""
+        count = 0
+        while time.perf_counter() < end:
+            await asyncio.sleep(AT_ONCE / RATE)
+            with suppress(Exception):  # the file is locked for longer than an append waits
+                await writer.append()
+                count += 1
+        return count
+
+
+@contextmanager
+def locked_file(path: str) -> Generator[None]:
+    """Let another process lock the file of a SqliteStore again and again, for a second each."""
+    with started("stores", "lock", path) as process:
+        if line_from(process) != "ready":
+            raise Skipped("the other process does not lock the file")
+        yield
+
+
+def lock(path: str) -> None:
+    """Lock a file again and again, until this process is ended."""
+    connection = sqlite3.connect(path, isolation_level=None, timeout=10)
+    print("ready", flush=True)
+    while True:
+        connection.execute("BEGIN IMMEDIATE")
+        time.sleep(1)
+        connection.execute("COMMIT")
+        time.sleep(0.1)
+
 
 async def watch(place: str, count: int) -> None:
     """Watch a log until it has so many entries, and print how long each took to arrive."""
@@ -206,7 +265,7 @@ def places(stack: ExitStack, directory: Path) -> Iterator[tuple[str, str]]:
 
 
 def main(count: int = 2000) -> None:
-    """Measure all, and print two tables."""
+    """Measure all, and print three tables."""
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         contestants = {
@@ -228,10 +287,20 @@ def main(count: int = 2000) -> None:
                 print(f"| {name} | {contestant.wake_up()} |", flush=True)
             except Skipped as reason:
                 skip(name, reason)
+        print("\n| store | appends/s | timer of 1 ms late by, p50, ms | p99 | longest |")
+        print("|---|---|---|---|---|")
+        print(f"| none | {contestants['memory'].stalls(appends=False)} |")
+        for name, contestant in contestants.items():
+            print(f"| {name} | {contestant.stalls(appends=True)} |", flush=True)
+        sqlite = contestants["SQLite"]
+        with locked_file(sqlite.place):
+            print(f"| SQLite, locked by others | {sqlite.stalls(appends=True)} |")
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["watch"]:
         asyncio.run(watch(sys.argv[2], int(sys.argv[3])))
+    elif sys.argv[1:2] == ["lock"]:
+        lock(sys.argv[2])
     else:
         main(*map(int, sys.argv[1:]))
