@@ -219,21 +219,35 @@ class RedisStore:
     def secret(self) -> bytes:
         """32 random bytes, the same for all instances with this prefix: a key of a StateSigner.
 
-        The first access asks Redis, and blocks the calling thread.
+        The first access that succeeds asks Redis, and blocks the calling thread.
 
         Raises:
+            ConnectionError: Redis is out of reach, or still loads its file. Try again later.
             LocalProtocolError: the key of the secret holds something else.
-            redis.RedisError: Redis cannot be used.
+            redis.RedisError: Redis refuses, for instance because the password is wrong.
         """
         if self._secret is None:
-            name = f"{self._prefix}:secret"
-            self._client.set(name, secrets.token_bytes(32), nx=True)
-            found: Any = self._client.get(name)
-            if not isinstance(found, bytes) or len(found) != 32:
-                raise LocalProtocolError(f"The key {name} of Redis must hold 32 bytes; delete it")
+            try:
+                self._secret = self._shared_secret()
+            except (self._errors.AuthenticationError, self._errors.AuthorizationError):
+                raise  # the library derives them from its ConnectionError
+            except (self._errors.ConnectionError, self._errors.TimeoutError) as error:
+                raise ConnectionError(
+                    f"Redis is out of reach: {error}. Start Redis before the server, or give the "
+                    "server a state_signer: it then starts without Redis, and refuses new sessions "
+                    "until Redis works"
+                ) from error
             self._check_settings()
-            self._secret = found
         return self._secret
+
+    def _shared_secret(self) -> bytes:
+        """Return the secret in Redis; make it if there is none."""
+        name = f"{self._prefix}:secret"
+        self._client.set(name, secrets.token_bytes(32), nx=True)
+        found: Any = self._client.get(name)
+        if not isinstance(found, bytes) or len(found) != 32:
+            raise LocalProtocolError(f"The key {name} of Redis must hold 32 bytes; delete it")
+        return found
 
     async def append(
         self, key: StreamKey, entries: tuple[Entry, ...], *, token: str, now: float

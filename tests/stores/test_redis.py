@@ -23,8 +23,17 @@ import pytest
 import trio
 import trustme
 
-from sansmcp import AppendResult, Entry, Limits, LocalProtocolError, StreamKey
+from sansmcp import (
+    App,
+    AppendResult,
+    Entry,
+    Limits,
+    LocalProtocolError,
+    StateSigner,
+    StreamKey,
+)
 from sansmcp.testing import check_shared_store, check_store
+from sansmcp_local import new_server
 from sansmcp_stores import RedisStore
 
 from ..cli.conftest import ROOT, environment
@@ -636,11 +645,29 @@ def test_redis_is_missing(open_store: OpenStore, tmp_path: Path) -> None:
         (f"unix://{tmp_path}/no.sock", "No such file"),
     ):
         store = open_store(url)
-        with pytest.raises(redis.ConnectionError, match=reason) as raised:
-            _ = store.secret
+        with pytest.raises(ConnectionError, match=reason) as raised:
+            new_server(App("late", "1"), store.redis)
         assert "password" not in str(raised.value)
+        assert "Start Redis before the server" in str(raised.value)
         with pytest.raises(redis.ConnectionError, match=reason):
             store.append(KEY, entries(1))
+
+
+def test_redis_starts_after_the_server_was_made(
+    own: RedisServer, open_store: OpenStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The store is not asked for its key if the server has one."""
+    own.stop()
+    store = open_store(own.url)
+    new_server(
+        App("late", "1"), store.redis, state_signer=StateSigner(keys=(b"k" * 32,), clock=time.time)
+    )
+    with pytest.raises(ConnectionError):
+        _ = store.secret
+    own.start()
+    assert len(store.secret) == 32
+    assert store.append(KEY, entries(1)) is STORED
+    assert not caplog.records
 
 
 # Being woken
