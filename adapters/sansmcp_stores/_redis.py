@@ -13,9 +13,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
-from sansmcp import AppendResult, Entry, EntryKind, Limits, LocalProtocolError, Page, StreamKey
+from sansmcp import (
+    AppendResult,
+    Entry,
+    EntryKind,
+    Limits,
+    LocalProtocolError,
+    Page,
+    RateLimit,
+    StreamKey,
+)
 
-from ._redis_scripts import APPEND, DROP, FORGET, READ, USE
+from ._redis_scripts import APPEND, DROP, FORGET, READ, TAKE, USE
 from ._redis_watches import RedisWatches
 from ._worker import StoreWorker
 
@@ -52,7 +61,9 @@ class _Script:
         return cls(text.encode(), hashlib.sha1(text.encode()).hexdigest())
 
 
-_APPEND, _READ, _DROP, _USE, _FORGET = map(_Script.of, (APPEND, READ, DROP, USE, FORGET))
+_APPEND, _READ, _DROP, _USE, _FORGET, _TAKE = map(
+    _Script.of, (APPEND, READ, DROP, USE, FORGET, TAKE)
+)
 
 
 @attrs.frozen(eq=False)
@@ -307,6 +318,17 @@ class RedisStore:
         call = _Call(_DROP, (index, f"{tag}#ages"))
         await self._worker.submit(_Operation(call, sessions=sessions, index=index, is_drop=True))
 
+    async def take(self, bucket: str, count: int, limit: RateLimit, *, now: float) -> float:
+        """Take tokens from a bucket; see :meth:`sansmcp.RateStore.take`.
+
+        The clock of Redis tells the time. A bucket expires when it is full.
+        """
+        digest = hashlib.sha256(_encode(bucket)).hexdigest()[:32]
+        amounts = (_microseconds(min(count, limit.burst), limit), _microseconds(limit.burst, limit))
+        call = _Call(_TAKE, (f"{self._prefix}:rate:{digest}",), (*amounts, self._now()))
+        wait: int = await self._worker.submit(_Operation(call))
+        return wait / 1e6
+
     def watch(self, key: StreamKey, changed: Callable[[], None]) -> Callable[[], None]:
         """Call ``changed()`` when a log may have new entries.
 
@@ -454,6 +476,11 @@ def _library() -> Any:
 def _encode(text: str) -> bytes:
     # Names may come from JSON, which can hold half of a surrogate pair.
     return text.encode("utf-8", "surrogatepass")
+
+
+def _microseconds(tokens: int, limit: RateLimit) -> int:
+    """Return how long so many tokens take to come, at least 1 and at most 30 years."""
+    return max(1, round(min(1e6 * tokens / limit.per_second, 1e15)))
 
 
 def _log_name(stream: str) -> str:

@@ -18,8 +18,8 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias, cast
 
-from sansmcp import AppendResult, Entry, Limits, LocalProtocolError, Page, StreamKey
-from sansmcp.effects import StoreAppend, StoreDrop, StoreEffect, StoreRead
+from sansmcp import AppendResult, Entry, Limits, LocalProtocolError, Page, RateLimit, StreamKey
+from sansmcp.effects import StoreAppend, StoreDrop, StoreEffect, StoreRead, StoreTake
 
 from ._private_files import shared_key
 from ._sqlite_file import Outcome, SqliteFile
@@ -156,6 +156,14 @@ class SqliteStore:
         """Delete all logs of a session."""
         effect = StoreDrop(principal=principal, session=session)
         await self._writer.submit((effect, time.monotonic()))
+
+    async def take(self, bucket: str, count: int, limit: RateLimit, *, now: float) -> float:
+        """Take tokens from a bucket; see :meth:`sansmcp.RateStore.take`.
+
+        The clock of the store tells the time.
+        """
+        effect = StoreTake(bucket=bucket, count=count, limit=limit)
+        return cast("float", await self._writer.submit((effect, time.monotonic())))
 
     def watch(self, key: StreamKey, changed: Callable[[], None]) -> Callable[[], None]:
         """Call ``changed()`` when a log may have new entries.

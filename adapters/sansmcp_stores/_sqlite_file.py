@@ -17,12 +17,12 @@ from typing import Any, TypeAlias
 from urllib.parse import quote
 
 from sansmcp import AppendResult, Entry, EntryKind, Limits, LocalProtocolError, Page, StreamKey
-from sansmcp.effects import StoreAppend, StoreEffect, StoreRead
+from sansmcp.effects import StoreAppend, StoreEffect, StoreRead, StoreTake
 from sansmcp.store import aged
 
 from ._private_files import create_private
 
-Outcome: TypeAlias = AppendResult | Page | None
+Outcome: TypeAlias = AppendResult | Page | float | None
 """What a StoreEffect returns."""
 
 _VERSION = 3
@@ -61,6 +61,8 @@ CREATE TABLE sessions (
     PRIMARY KEY (principal, session)
 );
 CREATE INDEX sessions_by_cost ON sessions (principal, cost);
+CREATE TABLE buckets (name TEXT PRIMARY KEY, full_at REAL NOT NULL);
+CREATE INDEX buckets_by_time ON buckets (full_at);
 CREATE TRIGGER added AFTER INSERT ON entries BEGIN
     UPDATE totals SET count = count + 1, cost = cost + new.cost;
     INSERT INTO principals VALUES (new.principal, new.cost)
@@ -83,6 +85,8 @@ END;
 _FROM_VERSION_2 = """
 ALTER TABLE entries ADD COLUMN first INTEGER;
 ALTER TABLE entries ADD COLUMN token TEXT;
+CREATE TABLE buckets (name TEXT PRIMARY KEY, full_at REAL NOT NULL);
+CREATE INDEX buckets_by_time ON buckets (full_at);
 """
 
 _ENTRY_COST = 60
@@ -223,6 +227,8 @@ class SqliteFile:
             return self._append(effect.stream, effect.entries, effect.token)
         if isinstance(effect, StoreRead):
             return self._read(effect)
+        if isinstance(effect, StoreTake):
+            return self._take(effect)
         names = (effect.principal, effect.session)
         self._database.execute("DELETE FROM entries WHERE principal = ? AND session = ?", names)
         return None
@@ -284,6 +290,25 @@ class SqliteFile:
             entries.append(entry)
         return Page(tuple(entries), last)
 
+    def _take(self, effect: StoreTake) -> float:
+        now = self._clock()
+        found = self._numbers("SELECT full_at FROM buckets WHERE name = ?", (effect.bucket,))
+        full_at, wait = effect.limit.take(found[0] if found else None, effect.count, now)
+        if wait == 0:
+            self._database.execute(
+                "INSERT INTO buckets VALUES (?, ?)"
+                " ON CONFLICT (name) DO UPDATE SET full_at = excluded.full_at",
+                (effect.bucket, full_at),
+            )
+        if found is None:  # forget those that are full, and those beyond the bound
+            self._database.execute(
+                "DELETE FROM buckets WHERE name IN (SELECT name FROM buckets"
+                " WHERE full_at <= ? OR (SELECT count(*) FROM buckets) > ?"
+                " ORDER BY full_at LIMIT 2)",
+                (now, self._limits.max_rate_buckets),
+            )
+        return wait
+
     # What is in the file
 
     def _last(self, key: StreamKey) -> tuple[Entry, tuple[object, object]] | None:
@@ -310,7 +335,7 @@ class SqliteFile:
             return Entry(seq, data, bool(final), _KINDS[kind])
         raise self._damaged(f"no entry: {(seq, data, final, kind)!r:.100}")
 
-    def _numbers(self, query: str, values: tuple[float, ...] = ()) -> tuple[float, ...] | None:
+    def _numbers(self, query: str, values: tuple[object, ...] = ()) -> tuple[float, ...] | None:
         """The first row of a query for numbers; None where there is no row."""
         row: tuple[object, ...] | None = self._database.execute(query, values).fetchone()
         if row is None:

@@ -15,6 +15,7 @@ from ..effects import (
     Authenticate,
     ServerEffect,
     StoreEffect,
+    StoreTake,
     StoreUnwatch,
     StoreWatch,
     Wake,
@@ -25,7 +26,7 @@ from ..messages import Params
 from ..server.server import Server
 from ..server.store_completions import call_store
 from ..server_call import ServerCall
-from ..store import AsyncStore, Store, StreamKey, WatchableStore
+from ..store import AsyncStore, RateStore, Store, StreamKey, WatchableStore
 from .machine import MachineDriver
 from .store_checks import is_async_store
 from .store_queue import StoreQueue
@@ -241,7 +242,9 @@ class ServerDriver(MachineDriver):
     # The store
 
     def _use_store(self, effect: StoreEffect) -> None:
-        if self._plain_store is not None:
+        if isinstance(effect, StoreTake) and not isinstance(self._store, RateStore):
+            self.core.take_completed(effect, 0.0, now=self.now())
+        elif self._plain_store is not None:
             self.core.perform_store_effect(effect, self._plain_store, now=self.now())
         else:
             self._store_queue.add(effect)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sansmcp import AppendResult, ErrorResponse, InputRequired, Limits, Response, ServerCall
-from sansmcp.effects import StoreAppend, StoreDrop, StoreRead
+from sansmcp.effects import StoreAppend, StoreRead
 from sansmcp.events import CallCancelled, CallReceived, ClientResponseReceived
 
 from .harness import (
@@ -298,7 +298,7 @@ def test_a_mailbox_that_the_store_has_evicted_is_opened_again() -> None:
         harness.waiting[:] = [
             each
             for each in harness.waiting
-            if not isinstance(each, StoreDrop) and each.stream == reading.stream
+            if isinstance(each, StoreAppend | StoreRead) and each.stream == reading.stream
         ]
     assert call.is_running
 

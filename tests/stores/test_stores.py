@@ -23,6 +23,7 @@ from sansmcp import (
     LocalProtocolError,
     MemoryStore,
     Page,
+    RateLimit,
     Store,
     StreamKey,
 )
@@ -520,6 +521,20 @@ class OneEar(Watchable):
         return self.watches[key].clear
 
 
+class Lavish(MemoryStore):
+    """Gives tokens that it does not have."""
+
+    def take(self, bucket: str, count: int, limit: RateLimit, *, now: float) -> float:
+        return super().take(bucket, 1, limit, now=now)
+
+
+class Stingy(MemoryStore):
+    """Has one bucket for all."""
+
+    def take(self, bucket: str, count: int, limit: RateLimit, *, now: float) -> float:
+        return super().take("", count, limit, now=now)
+
+
 FAULTS = [
     Forgetful,
     Careless,
@@ -538,6 +553,8 @@ FAULTS = [
     Late,
     Silent,
     OneEar,
+    Lavish,
+    Stingy,
 ]
 
 
@@ -589,7 +606,15 @@ def test_an_asynchronous_store(
     def new(limits: Limits, clock: Clock) -> AsyncStore:
         return Asynchronous(kind(limits))
 
-    if kind in (MemoryStore, Vague, Late, Silent, OneEar):  # they differ in other attributes
+    if kind in (
+        MemoryStore,
+        Vague,
+        Late,
+        Silent,
+        OneEar,
+        Lavish,
+        Stingy,
+    ):  # they differ in other attributes
         check_store(new, run=loop.run_until_complete)
         return
     with pytest.raises(AssertionError):
