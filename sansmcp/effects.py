@@ -150,7 +150,9 @@ StoreEffect: TypeAlias = StoreAppend | StoreRead | StoreDrop | StoreTake
 
 @attrs.frozen
 class StoreWatch:
-    """Call ``server.store_changed(stream, now=...)`` when the log ``stream`` may have new entries.
+    """Call ``server.store_changed(stream, now=...)`` when the log ``stream`` may have changed.
+
+    A log changes by an append and by a drop of its session.
 
     Do so until :class:`StoreUnwatch`. If the store can tell of changes, report
     ``server.store_watched(effect, now=...)`` once; otherwise ignore the effect, and the server

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from collections.abc import Awaitable
+from typing import Protocol, runtime_checkable
 
 import attrs
 
@@ -110,3 +112,32 @@ class TokenBuckets:
             del self._full_at[name]
             if not self._full_at:
                 return
+
+
+@runtime_checkable
+class RateStore(Protocol):
+    """The part of a store that counts the requests of clients. A store can do without.
+
+    Without it, each instance counts what comes to it (the setting ``rate_limit``).
+    """
+
+    def take(
+        self, bucket: str, count: int, limit: RateLimit, *, now: float
+    ) -> float | Awaitable[float]:
+        """Take tokens from a bucket, all of them or none. Do it in one step for all instances.
+
+        A bucket holds up to ``limit.burst`` tokens and gets ``limit.per_second`` new ones every
+        second. One that is not known is full. Forget those that are full, and bound the others.
+        :meth:`sansmcp.RateLimit.take` computes it. The method of an asynchronous store is
+        ``async def``.
+
+        Args:
+            bucket: the name of the bucket; any text.
+            count: the number of tokens; more than ``limit.burst`` count as ``limit.burst``.
+            limit: the rate and the size of the bucket.
+            now: the current time in seconds, on the machine's clock.
+
+        Returns:
+            0.0 if they were taken, else the seconds until there are enough.
+        """
+        ...

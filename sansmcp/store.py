@@ -15,12 +15,11 @@ store recognises an append that is repeated with the same token.
 from __future__ import annotations
 
 import enum
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 import attrs
 
-from .rates import RateLimit
 from .types import elide, redact
 
 
@@ -198,44 +197,15 @@ class WatchableStore(Protocol):
     """
 
     def watch(self, key: StreamKey, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call ``changed()`` when a log may have new entries. Return at once.
+        """Call ``changed()`` when a log may have new entries, or be deleted. Return at once.
 
-        Call it, from any thread, after each append to the log by any instance; once when the watch
-        works, since entries may have been appended before; and once after each time for which the
-        store was out of reach. One call for several appends is enough, and a call without a new
-        entry does no harm. The entries are then read.
+        Call it, from any thread, after each append to the log and each drop of its session by any
+        instance; once when the watch works, since the log may have changed before; and once after
+        each time for which the store was out of reach. One call for several changes is enough, and
+        a call without a change does no harm. The log is then read.
 
         Returns:
             A function that ends the watch.
-        """
-        ...
-
-
-@runtime_checkable
-class RateStore(Protocol):
-    """The part of a store that counts the requests of clients. A store can do without.
-
-    Without it, each instance counts what comes to it (the setting ``rate_limit``).
-    """
-
-    def take(
-        self, bucket: str, count: int, limit: RateLimit, *, now: float
-    ) -> float | Awaitable[float]:
-        """Take tokens from a bucket, all of them or none. Do it in one step for all instances.
-
-        A bucket holds up to ``limit.burst`` tokens and gets ``limit.per_second`` new ones every
-        second. One that is not known is full. Forget those that are full, and bound the others.
-        :meth:`sansmcp.RateLimit.take` computes it. The method of an asynchronous store is
-        ``async def``.
-
-        Args:
-            bucket: the name of the bucket; any text.
-            count: the number of tokens; more than ``limit.burst`` count as ``limit.burst``.
-            limit: the rate and the size of the bucket.
-            now: the current time in seconds, on the machine's clock.
-
-        Returns:
-            0.0 if they were taken, else the seconds until there are enough.
         """
         ...
 

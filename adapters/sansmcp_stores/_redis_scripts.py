@@ -123,10 +123,11 @@ return page
 """
 
 DROP = """
--- KEYS: index, ages. Deletes all logs of the session.
+-- KEYS: index, ages. Deletes all logs of the session, and tells so by an empty name.
 local logs = redis.call('ZRANGE', KEYS[2], 0, -1)
 for _, log in ipairs(logs) do redis.call('UNLINK', log) end
 redis.call('UNLINK', KEYS[1], KEYS[2])
+redis.call('PUBLISH', KEYS[1], '')
 return #logs
 """
 

@@ -23,10 +23,11 @@ from ..effects import (
 from ..errors import JsonRpcError, LocalProtocolError
 from ..events import CallCancelled, CallReceived, ClientResponseReceived, ServerEvent
 from ..messages import Params
+from ..rates import RateStore
 from ..server.server import Server
 from ..server.store_completions import call_store
 from ..server_call import ServerCall
-from ..store import AsyncStore, RateStore, Store, StreamKey, WatchableStore
+from ..store import AsyncStore, Store, StreamKey, WatchableStore
 from .machine import MachineDriver
 from .store_checks import is_async_store
 from .store_queue import StoreQueue

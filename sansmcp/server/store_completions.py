@@ -18,7 +18,8 @@ import attrs
 
 from ..effects import StoreAppend, StoreDrop, StoreEffect, StoreRead, StoreTake, StoreWatch
 from ..events import StoreFailed
-from ..store import AppendResult, AsyncStore, Page, RateStore, Store, StreamKey
+from ..rates import RateStore
+from ..store import AppendResult, AsyncStore, Page, Store, StreamKey
 from ..types import assert_never
 from .admission import Admission
 from .core import ServerCore
@@ -204,7 +205,7 @@ class StoreCompletions:
         self._operations.on_watched(effect.stream)
 
     def store_changed(self, stream: StreamKey, *, now: float) -> None:
-        """Report that a log may have new entries. Calls for a log without a watch do nothing.
+        """Report that a log may have changed. Calls for a log without a watch do nothing.
 
         Args:
             stream: the log.

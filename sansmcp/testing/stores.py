@@ -27,14 +27,13 @@ import attrs
 from ..drivers.store_checks import has_secret, is_async_store, is_durable
 from ..limits import Limits
 from ..memory_store import MemoryStore
-from ..rates import RateLimit
+from ..rates import RateLimit, RateStore
 from ..store import (
     AppendResult,
     AsyncStore,
     Entry,
     EntryKind,
     Page,
-    RateStore,
     Store,
     StreamKey,
     WatchableStore,
@@ -118,8 +117,10 @@ def check_shared_store(
     one.append(KEY, _entries(4), "c")
     for store in (one, two):
         store.has(KEY, _entries(1, 2, 3, 4))
-    two.drop(KEY)
-    one.has(KEY, ())
+    one.drop(KEY)
+    if end is not None:
+        told.expect("after a drop by another object")
+    two.has(KEY, ())
     assert is_durable(first) == is_durable(second), "all ways to one store have one is_durable"
     limit = RateLimit(0.001, 2)
     waits = [store.take("bucket", 1, limit, now=0.0) for store in (one, two, one)]
@@ -476,7 +477,7 @@ def _jump(subject: StoreUnderTest, jump: float) -> None:
 
 
 def tells_of_changes(subject: StoreUnderTest) -> None:
-    """If it has watch(): it tells when the watch works, and after each append to the log."""
+    """If it has watch(): it tells when the watch works, and after each append and each drop."""
     store = subject.open()
     told, again, other = (_Told(subject.wait) for _ in range(3))
     end = store.watch(KEY, told)
@@ -499,6 +500,9 @@ def tells_of_changes(subject: StoreUnderTest) -> None:
         again.expect("although another watch of the log has ended")
     store.append(STRANGERS[4], _entries(1))
     other.expect("after an append to another log")
+    store.drop(KEY)
+    again.expect("after a drop of the session")
+    other.expect("after a drop of its session, for each log")
     end_again()
     end_other()
 

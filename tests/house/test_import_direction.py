@@ -10,9 +10,8 @@ from .sources import Module, adapters, core
 
 TIERS = (
     ("_lazy", "messages", "shares", "types"),
-    ("errors", "process", "timers"),
+    ("errors", "process", "store", "timers"),
     ("limits", "rates"),
-    ("store",),
     ("app", "codecs", "memory_store", "revisions", "security", "states"),
     ("http", "meta_keys", "input_required"),
     ("server_call", "http11_parser"),

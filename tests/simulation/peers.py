@@ -960,6 +960,7 @@ class Instance(Host):
                 return lambda: server.read_completed(effect, page, now=self.now)
             case StoreDrop(principal=principal, session=session):
                 store.store.drop(principal, session)
+                self.world.tell_drop(self, principal, session)
                 return lambda: server.drop_completed(effect, now=self.now)
             case StoreTake():
                 raise AssertionError("no server here has a rate limit")

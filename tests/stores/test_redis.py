@@ -137,6 +137,10 @@ class Bell:
         """Wait until it is called once more."""
         assert self._rings.acquire(timeout=20)
 
+    @property
+    def has_rung(self) -> bool:
+        return self._rings.acquire(blocking=False)
+
     def forget(self) -> None:
         """Forget calls that have not been expected."""
         while self._rings.acquire(blocking=False):
@@ -684,6 +688,18 @@ def watch(store: WaitingRedis, key: StreamKey = KEY) -> Bell:
 def way(own: RedisServer) -> Iterator[Cable]:
     with cable(own.port) as way:
         yield way
+
+
+def test_a_drop_of_another_process_is_told(server: RedisServer, open_store: OpenStore) -> None:
+    store, other = open_store(server.url), open_store(server.url)
+    bells = [watch(store, key) for key in (KEY, OTHER)]
+    stranger = watch(store, StreamKey("alice", "another", "stream"))
+    assert other.append(KEY, entries(1)) is STORED
+    bells[0].rings()
+    other.drop(KEY.principal, KEY.session)
+    for bell in bells:
+        bell.rings()
+    assert not stranger.has_rung
 
 
 def test_what_is_told_while_the_network_is_away(

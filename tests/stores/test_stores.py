@@ -479,6 +479,12 @@ class Watchable(MemoryStore):
         for changed in self.watches.get(key, ()):
             changed()
 
+    def drop(self, principal: str, session: str) -> None:
+        super().drop(principal, session)
+        for key in self.watches:
+            if (key.principal, key.session) == (principal, session):
+                self.tell(key)
+
     def watch(self, key: StreamKey, changed: Callable[[], None]) -> Callable[[], None]:
         watches = self.watches.setdefault(key, [])
         watches.append(changed)
@@ -511,6 +517,13 @@ class Silent(Watchable):
 
     def tell(self, key: StreamKey) -> None:
         pass
+
+
+class Blind(Watchable):
+    """Tells of no drop."""
+
+    def drop(self, principal: str, session: str) -> None:
+        MemoryStore.drop(self, principal, session)
 
 
 class OneEar(Watchable):
@@ -553,6 +566,7 @@ FAULTS = [
     Late,
     Silent,
     OneEar,
+    Blind,
     Lavish,
     Stingy,
 ]
@@ -612,6 +626,7 @@ def test_an_asynchronous_store(
         Late,
         Silent,
         OneEar,
+        Blind,
         Lavish,
         Stingy,
     ):  # they differ in other attributes
