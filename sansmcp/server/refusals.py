@@ -1,10 +1,12 @@
-"""Every refusal of a server, as a table: status, code, reason and text.
+"""The refusals of a server, as a table: status, code, reason and text.
 
 The text says what to send instead. Each mistake has a ``reason`` of its own, which programs can
 match, because a bare status does not show which of several mistakes was made. Calling a template
 returns a RemoteProtocolError: a validator raises it, and the exchange sends its ``reply``.
 
     raise refusals.TOO_MANY_CALLS(request.id, limit=32)
+
+Those about missing input of a client are in ``input_checks`` and ``legacy.parked_calls``.
 
 Source: 2025-03-26 to 2026-07-28 basic/transports, for status and code where they are prescribed.
 """

@@ -128,16 +128,16 @@ def test_http_1_0_and_close(harness: ConnectionHarness) -> None:
     assert harness.idle is Idle.NEED_DATA
 
 
-@pytest.mark.parametrize("leave", [Server.enter_lame_duck, Server.drain])
+@pytest.mark.parametrize(("leave", "status"), [(Server.enter_lame_duck, 200), (Server.drain, 503)])
 def test_a_server_that_is_about_to_stop_closes_each_connection_with_its_next_response(
-    harness: ConnectionHarness, leave: Callable[..., None]
+    harness: ConnectionHarness, leave: Callable[..., None], status: int
 ) -> None:
     session = harness.session()
     leave(harness.server, now=0)
     assert not harness.closed
     harness.feed(post(PING, session))
     assert b"connection: close" in harness.sent.lower()
-    assert harness.answer().status == 200
+    assert harness.answer().status == status
     assert harness.closed
 
 

@@ -77,7 +77,7 @@ class _Client:
     """A client with an open stream."""
 
     channel: Channel
-    lines: SessionChannelHandler
+    handler: SessionChannelHandler
 
 
 @attrs.define(eq=False, repr=False)
@@ -142,8 +142,10 @@ class HttpSse:
         token = self._core.token()
         key = principal, _ = exchange.head.principal, Secret(token)
         stream = _Stream(self._core, exchange, partial(self._end_channel, key))
-        lines = SessionChannelHandler(self._core, self._table, self._dispatcher, stream, principal)
-        self._clients[key] = _Client(Channel(self._core, stream, None, lines), lines)
+        handler = SessionChannelHandler(
+            self._core, self._table, self._dispatcher, stream, principal
+        )
+        self._clients[key] = _Client(Channel(self._core, stream, None, handler), handler)
         exchange.source = stream
         exchange.open_stream()
         uri = f"{exchange.head.address_of(self._endpoint.messages_path)}?{TOKEN}={token}"
@@ -154,7 +156,7 @@ class HttpSse:
         if token is None:
             raise refusals.MESSAGE_TOKEN_REQUIRED()
         client = self._clients.get((head.principal, Secret(token)))
-        if client is None or client.lines.session.state is SessionState.ENDED:
+        if client is None or client.handler.session.state is SessionState.ENDED:
             raise refusals.MESSAGE_TOKEN_UNKNOWN()
         return client.channel
 
