@@ -80,7 +80,7 @@ if TYPE_CHECKING:
     from .http11.server_connection import ServerConnection
     from .input_required import InputRequest, InputRequired, StateSigner
     from .memory_store import MemoryStore
-    from .rates import RateLimit
+    from .rates import RateLimit, RateStore
     from .security import SecurityPolicy
     from .server.exchange import ServerExchange
     from .server.options import ServerOptions, ServerSettings
@@ -113,7 +113,7 @@ else:
             ".http11.pool": ("ConnectionPool",),
             ".http11.server_connection": ("ServerConnection",),
             ".memory_store": ("MemoryStore",),
-            ".rates": ("RateLimit",),
+            ".rates": ("RateLimit", "RateStore"),
             ".security": ("SecurityPolicy",),
             ".authentication": ("Authenticator", "ConnectionInfo", "PeerCredentials", "Refusal"),
             ".server_call": ("ServerCall", "Peer", "Session"),
@@ -178,6 +178,7 @@ __all__ = [
     "ProcessEnded",
     "ProtocolError",
     "RateLimit",
+    "RateStore",
     "ReconnectPolicy",
     "Refusal",
     "RemoteProtocolError",

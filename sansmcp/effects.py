@@ -12,6 +12,7 @@ from typing import TypeAlias
 import attrs
 
 from .http import RequestHead, ResponseHead
+from .rates import RateLimit
 from .store import Entry, StreamKey
 from .types import Drivable, elide, hide_secrets, redact
 
@@ -124,12 +125,34 @@ class StoreDrop:
     session: str = attrs.field(repr=redact)
 
 
-StoreEffect: TypeAlias = StoreAppend | StoreRead | StoreDrop
+@attrs.frozen(kw_only=True, eq=False)
+class StoreTake:
+    """Take tokens from a bucket that all instances share, for requests that wait for the answer.
+
+    Perform this with ``take()`` of a :class:`~sansmcp.RateStore`, and report
+    ``server.take_completed(effect, wait, now=...)`` with what it returned, or
+    ``server.store_failed()``. If the store has no such method, report 0.0. The bucket of this
+    instance has let the requests pass already.
+
+    Attributes:
+        bucket: the name of the bucket.
+        count: how many tokens.
+        limit: the rate and the size of the bucket.
+    """
+
+    bucket: str
+    count: int
+    limit: RateLimit
+
+
+StoreEffect: TypeAlias = StoreAppend | StoreRead | StoreDrop | StoreTake
 
 
 @attrs.frozen
 class StoreWatch:
-    """Call ``server.store_changed(stream, now=...)`` when the log ``stream`` may have new entries.
+    """Call ``server.store_changed(stream, now=...)`` when the log ``stream`` may have changed.
+
+    A log changes by an append and by a drop of its session.
 
     Do so until :class:`StoreUnwatch`. If the store can tell of changes, report
     ``server.store_watched(effect, now=...)`` once; otherwise ignore the effect, and the server

@@ -19,6 +19,7 @@ from typing import TypeAlias
 import attrs
 
 from .limits import Limits
+from .rates import RateLimit, TokenBuckets
 from .shares import Shares
 from .store import AppendResult, Entry, Page, StreamKey, aged
 
@@ -88,6 +89,10 @@ class MemoryStore:
     """Seconds that have passed, as :func:`~sansmcp.store.aged` counts them."""
     _now: float | None = attrs.field(default=None, init=False)
     """The latest time that was passed in."""
+    _buckets: dict[RateLimit, TokenBuckets] = attrs.field(
+        factory=dict[RateLimit, TokenBuckets], init=False
+    )
+    """The buckets of each limit of the servers."""
 
     @property
     def size(self) -> int:
@@ -151,6 +156,13 @@ class MemoryStore:
                 self.count -= len(self._logs.pop(key).entries)
             shares = self._shares[principal]
             self._use(StreamKey(principal, session, ""), -shares.of(name))
+
+    def take(self, bucket: str, count: int, limit: RateLimit, *, now: float) -> float:
+        """Take tokens from a bucket, all of them or none; see :meth:`sansmcp.RateStore.take`."""
+        buckets = self._buckets.get(limit)
+        if buckets is None:
+            buckets = self._buckets[limit] = TokenBuckets(limit, self.limits.max_rate_buckets)
+        return buckets.take(bucket, count, now)
 
     def _session(self, key: StreamKey) -> tuple[_Session, int]:
         """Return the session of a log, and the bytes that it adds if it is new."""

@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
+from collections.abc import Awaitable
 from itertools import islice
+from typing import Protocol, runtime_checkable
 
 import attrs
 
@@ -45,6 +47,26 @@ class RateLimit:
         if self.burst < 1:
             raise LocalProtocolError(f"burst must be above zero, and is {self.burst}")
 
+    def take(self, full_at: float | None, count: int, now: float) -> tuple[float, float]:
+        """Take tokens from a bucket, all of them or none.
+
+        Args:
+            full_at: the time when the bucket will be full; None for one that is full.
+            count: the number of tokens; more than ``burst`` count as ``burst``.
+            now: the current time in seconds, on the same clock.
+
+        Returns:
+            The time when the bucket will be full now; and 0.0 if the tokens were taken, else the
+            seconds until there are enough.
+        """
+        interval = 1 / self.per_second
+        capacity = self.burst * interval
+        # At most empty, also if the clock was put back.
+        full_at = now if full_at is None else min(max(full_at, now), now + capacity)
+        full_at_then = full_at + min(count, self.burst) * interval
+        wait = full_at_then - now - capacity
+        return (full_at_then, 0.0) if wait <= _ROUNDING else (full_at, wait)
+
 
 @attrs.define(eq=False, repr=False)
 class TokenBuckets:
@@ -74,17 +96,10 @@ class TokenBuckets:
         Returns:
             0.0 if they were taken, else the seconds until there are enough.
         """
-        interval = 1 / self.limit.per_second
-        capacity = self.limit.burst * interval
-        # At most empty, also if the clock was put back.
-        full_at = min(max(self._full_at.get(name, now), now), now + capacity)
-        full_at_then = full_at + min(count, self.limit.burst) * interval
-        wait = full_at_then - now - capacity
-        is_taken = wait <= _ROUNDING
-        self._full_at[name] = full_at_then if is_taken else full_at
+        self._full_at[name], wait = self.limit.take(self._full_at.get(name), count, now)
         self._full_at.move_to_end(name)
         self._forget(now)
-        return 0.0 if is_taken else wait
+        return wait
 
     def _forget(self, now: float) -> None:
         """Forget buckets that are full, and those beyond the bound.
@@ -95,3 +110,32 @@ class TokenBuckets:
             if full_at > now and len(self._full_at) <= self.max_buckets:
                 return
             del self._full_at[name]
+
+
+@runtime_checkable
+class RateStore(Protocol):
+    """The part of a store that counts the requests of clients. A store can do without.
+
+    Without it, each instance counts what comes to it (the setting ``rate_limit``).
+    """
+
+    def take(
+        self, bucket: str, count: int, limit: RateLimit, *, now: float
+    ) -> float | Awaitable[float]:
+        """Take tokens from a bucket, all of them or none. Do it in one step for all instances.
+
+        A bucket holds up to ``limit.burst`` tokens and gets ``limit.per_second`` new ones every
+        second. One that is not known is full. Forget those that are full, and bound the others.
+        :meth:`sansmcp.RateLimit.take` computes it. The method of an asynchronous store is
+        ``async def``.
+
+        Args:
+            bucket: the name of the bucket; any text.
+            count: the number of tokens; more than ``limit.burst`` count as ``limit.burst``.
+            limit: the rate and the size of the bucket.
+            now: the current time in seconds, on the machine's clock.
+
+        Returns:
+            0.0 if they were taken, else the seconds until there are enough.
+        """
+        ...

@@ -197,12 +197,12 @@ class WatchableStore(Protocol):
     """
 
     def watch(self, key: StreamKey, changed: Callable[[], None]) -> Callable[[], None]:
-        """Call ``changed()`` when a log may have new entries. Return at once.
+        """Call ``changed()`` when a log may have new entries, or be deleted. Return at once.
 
-        Call it, from any thread, after each append to the log by any instance; once when the watch
-        works, since entries may have been appended before; and once after each time for which the
-        store was out of reach. One call for several appends is enough, and a call without a new
-        entry does no harm. The entries are then read.
+        Call it, from any thread, after each append to the log and each drop of its session by any
+        instance; once when the watch works, since the log may have changed before; and once after
+        each time for which the store was out of reach. One call for several changes is enough, and
+        a call without a change does no harm. The log is then read.
 
         Returns:
             A function that ends the watch.

@@ -75,6 +75,9 @@ class Timer(FastEnum):
     STORE_REPEAT = enum.auto()
     """Server: repeat an operation of the store that failed."""
 
+    STORE_TAKE = enum.auto()
+    """Server: the store took too long to count the requests of a client."""
+
     LEASE = enum.auto()
     """Server: renew the lease of this instance, or read that of another one."""
 

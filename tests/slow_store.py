@@ -85,9 +85,13 @@ class SlowStore:
         await self._wait()
         with self._lock:
             self.memory.drop(principal, session)
+        self.told_of_drop(principal, session)
 
     def told(self, key: StreamKey) -> None:
         """Something was appended."""
+
+    def told_of_drop(self, principal: str, session: str) -> None:
+        """A session was deleted."""
 
     async def _wait(self) -> None:
         loop = current_loop()
@@ -131,6 +135,11 @@ class TellingStore(SlowStore):
     def told(self, key: StreamKey) -> None:
         for changed in tuple(self.watched.get(key, ())):
             _in_thread(changed)
+
+    def told_of_drop(self, principal: str, session: str) -> None:
+        for key in tuple(self.watched):
+            if (key.principal, key.session) == (principal, session):
+                self.told(key)
 
 
 def _in_thread(work: Callable[[], None]) -> None:

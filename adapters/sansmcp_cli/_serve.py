@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 
@@ -147,7 +148,8 @@ def _serve(options: argparse.Namespace) -> int:
     }
     with ExitStack() as stack:
         if options.store is not None:
-            settings["store"] = stack.enter_context(closing(open_store(options.store)))
+            pause = time.sleep if options.worker is None else options.worker.pause
+            settings["store"] = stack.enter_context(closing(open_store(options.store, pause)))
         _run(adapter, app, options, settings)
     return 0
 

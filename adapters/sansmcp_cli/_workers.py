@@ -17,6 +17,7 @@ from __future__ import annotations
 import fcntl
 import math
 import os
+import select
 import selectors
 import signal
 import socket
@@ -56,6 +57,11 @@ class Inherited:
         for descriptor in (*(each.fileno() for each in sockets), int(ready), int(life)):
             fcntl.fcntl(descriptor, fcntl.F_SETFD, fcntl.FD_CLOEXEC)
         return cls(sockets, int(ready), int(life))
+
+    def pause(self, seconds: float) -> None:
+        """Wait before this worker serves. Raises UsageError if the parent has ended."""
+        if select.select([self._life], [], [], seconds)[0]:
+            raise UsageError("The process that has started this worker has ended")
 
     def report_ready(self, stop: Callable[[], object], stop_timeout: float) -> None:
         """Tell the parent that this worker serves, and stop it when the parent has ended.

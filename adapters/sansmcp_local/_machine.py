@@ -88,10 +88,11 @@ def new_server(
 
     For a store that outlives the process (``is_durable``), ``shared_store`` is True by default, so
     that sessions outlive the process, too. ``state_signer`` has the store's key by default, or a
-    random one if the store has none.
+    random one if the store has none. The store is not asked for its key if it is given.
 
     Raises:
         TypeError: ``store`` is not a store.
+        ConnectionError: the store is a RedisStore that has to be asked, and Redis is out of reach.
         LocalProtocolError: ``shared_store`` is set, and there is no store, or no key that other
             processes know; or the value of a setting is wrong.
     """
@@ -105,8 +106,9 @@ def new_server(
         )
     if settings.get("resumable", True) and is_durable(store):
         settings.setdefault("shared_store", True)
-    key = store.secret if has_secret(store) else secrets.token_bytes(32)
-    settings.setdefault("state_signer", sansmcp.StateSigner(keys=(key,), clock=time.time))
+    if "state_signer" not in settings:
+        key = store.secret if has_secret(store) else secrets.token_bytes(32)
+        settings["state_signer"] = sansmcp.StateSigner(keys=(key,), clock=time.time)
     return sansmcp.Server(
         app,
         new_token=secrets.token_urlsafe,

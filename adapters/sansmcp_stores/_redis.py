@@ -13,9 +13,18 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
-from sansmcp import AppendResult, Entry, EntryKind, Limits, LocalProtocolError, Page, StreamKey
+from sansmcp import (
+    AppendResult,
+    Entry,
+    EntryKind,
+    Limits,
+    LocalProtocolError,
+    Page,
+    RateLimit,
+    StreamKey,
+)
 
-from ._redis_scripts import APPEND, DROP, FORGET, READ, USE
+from ._redis_scripts import APPEND, DROP, FORGET, READ, TAKE, USE
 from ._redis_watches import RedisWatches
 from ._worker import StoreWorker
 
@@ -52,7 +61,9 @@ class _Script:
         return cls(text.encode(), hashlib.sha1(text.encode()).hexdigest())
 
 
-_APPEND, _READ, _DROP, _USE, _FORGET = map(_Script.of, (APPEND, READ, DROP, USE, FORGET))
+_APPEND, _READ, _DROP, _USE, _FORGET, _TAKE = map(
+    _Script.of, (APPEND, READ, DROP, USE, FORGET, TAKE)
+)
 
 
 @attrs.frozen(eq=False)
@@ -219,21 +230,35 @@ class RedisStore:
     def secret(self) -> bytes:
         """32 random bytes, the same for all instances with this prefix: a key of a StateSigner.
 
-        The first access asks Redis, and blocks the calling thread.
+        The first access that succeeds asks Redis, and blocks the calling thread.
 
         Raises:
+            ConnectionError: Redis is out of reach, or still loads its file. Try again later.
             LocalProtocolError: the key of the secret holds something else.
-            redis.RedisError: Redis cannot be used.
+            redis.RedisError: Redis refuses, for instance because the password is wrong.
         """
         if self._secret is None:
-            name = f"{self._prefix}:secret"
-            self._client.set(name, secrets.token_bytes(32), nx=True)
-            found: Any = self._client.get(name)
-            if not isinstance(found, bytes) or len(found) != 32:
-                raise LocalProtocolError(f"The key {name} of Redis must hold 32 bytes; delete it")
+            try:
+                self._secret = self._shared_secret()
+            except (self._errors.AuthenticationError, self._errors.AuthorizationError):
+                raise  # the library derives them from its ConnectionError
+            except (self._errors.ConnectionError, self._errors.TimeoutError) as error:
+                raise ConnectionError(
+                    f"Redis is out of reach: {error}. Start Redis before the server, or give the "
+                    "server a state_signer: it then starts without Redis, and refuses new sessions "
+                    "until Redis works"
+                ) from error
             self._check_settings()
-            self._secret = found
         return self._secret
+
+    def _shared_secret(self) -> bytes:
+        """Return the secret in Redis; make it if there is none."""
+        name = f"{self._prefix}:secret"
+        self._client.set(name, secrets.token_bytes(32), nx=True)
+        found: Any = self._client.get(name)
+        if not isinstance(found, bytes) or len(found) != 32:
+            raise LocalProtocolError(f"The key {name} of Redis must hold 32 bytes; delete it")
+        return found
 
     async def append(
         self, key: StreamKey, entries: tuple[Entry, ...], *, token: str, now: float
@@ -292,6 +317,17 @@ class RedisStore:
         sessions = self._sessions(principal) if session else None
         call = _Call(_DROP, (index, f"{tag}#ages"))
         await self._worker.submit(_Operation(call, sessions=sessions, index=index, is_drop=True))
+
+    async def take(self, bucket: str, count: int, limit: RateLimit, *, now: float) -> float:
+        """Take tokens from a bucket; see :meth:`sansmcp.RateStore.take`.
+
+        The clock of Redis tells the time. A bucket expires when it is full.
+        """
+        digest = hashlib.sha256(_encode(bucket)).hexdigest()[:32]
+        amounts = (_microseconds(min(count, limit.burst), limit), _microseconds(limit.burst, limit))
+        call = _Call(_TAKE, (f"{self._prefix}:rate:{digest}",), (*amounts, self._now()))
+        wait: int = await self._worker.submit(_Operation(call))
+        return wait / 1e6
 
     def watch(self, key: StreamKey, changed: Callable[[], None]) -> Callable[[], None]:
         """Call ``changed()`` when a log may have new entries.
@@ -440,6 +476,11 @@ def _library() -> Any:
 def _encode(text: str) -> bytes:
     # Names may come from JSON, which can hold half of a surrogate pair.
     return text.encode("utf-8", "surrogatepass")
+
+
+def _microseconds(tokens: int, limit: RateLimit) -> int:
+    """Return how long so many tokens take to come, at least 1 and at most 30 years."""
+    return max(1, round(min(1e6 * tokens / limit.per_second, 1e15)))
 
 
 def _log_name(stream: str) -> str:

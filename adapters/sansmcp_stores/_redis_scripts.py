@@ -123,10 +123,11 @@ return page
 """
 
 DROP = """
--- KEYS: index, ages. Deletes all logs of the session.
+-- KEYS: index, ages. Deletes all logs of the session, and tells so by an empty name.
 local logs = redis.call('ZRANGE', KEYS[2], 0, -1)
 for _, log in ipairs(logs) do redis.call('UNLINK', log) end
 redis.call('UNLINK', KEYS[1], KEYS[2])
+redis.call('PUBLISH', KEYS[1], '')
 return #logs
 """
 
@@ -148,4 +149,25 @@ return unused
 FORGET = """
 -- KEYS: sessions of a principal. ARGV: the index of one that is deleted.
 return redis.call('ZREM', KEYS[1], ARGV[1])
+"""
+
+TAKE = """
+-- KEYS: bucket, the time in us when it will be full; there is none for a full bucket
+-- ARGV: us that the wanted tokens take to come, us that a whole bucket takes, time in ms or ''
+-- Returns the us until there are enough tokens, 0 if they were taken.
+local wanted, capacity, now = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
+if now ~= '' then
+  now = tonumber(now) * 1000
+else
+  local time = redis.call('TIME')
+  now = time[1] * 1000000 + time[2]
+end
+local full_at = tonumber(redis.call('GET', KEYS[1]) or now)
+-- At most empty, also if the clock was put back.
+full_at = math.min(math.max(full_at, now), now + capacity) + wanted
+local wait = full_at - now - capacity
+if wait > 0 then return wait end
+redis.call('SET', KEYS[1], string.format('%.0f', full_at),
+           'PX', string.format('%.0f', math.ceil((full_at - now) / 1000)))
+return 0
 """

@@ -27,9 +27,10 @@ _ENDING = 2.0
 class RedisWatches:
     """The logs that this process watches, and the thread that listens for their changes.
 
-    Redis publishes each append in the channel of its session, with the name of the log. A message
-    that is published while the connection is broken is lost. So each confirmed subscription, also
-    one that is renewed after a broken connection, counts as a change of all logs of the session.
+    Redis publishes each append in the channel of its session, with the name of the log, and a drop
+    of the session without a name. A message that is published while the connection is broken is
+    lost. So each confirmed subscription, also one that is renewed after a broken connection, counts
+    as a change of all logs of the session.
 
     Subscriptions are made by the thread that listens. To have it look for new ones, a message is
     published in a channel of its own.
@@ -220,9 +221,9 @@ class RedisWatches:
         channel = (message["channel"] or b"").decode()
         with self._lock:
             logs = self._channels.get(channel, {})
-            if message["type"] == "subscribe":
-                if channel in subscribed:
-                    self._confirmed.add(channel)
+            if message["type"] == "subscribe" and channel in subscribed:
+                self._confirmed.add(channel)
+            if message["type"] == "subscribe" or message["data"] == b"":
                 functions = [each for watches in logs.values() for each in watches.values()]
             elif message["type"] == "message":
                 functions = list(logs.get(message["data"].decode(), {}).values())

@@ -18,11 +18,11 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import TypeAlias, cast
 
-from sansmcp import AppendResult, Entry, Limits, LocalProtocolError, Page, StreamKey
-from sansmcp.effects import StoreAppend, StoreDrop, StoreEffect, StoreRead
+from sansmcp import AppendResult, Entry, Limits, LocalProtocolError, Page, RateLimit, StreamKey
+from sansmcp.effects import StoreAppend, StoreDrop, StoreEffect, StoreRead, StoreTake
 
 from ._private_files import shared_key
-from ._sqlite_file import Outcome, SqliteFile
+from ._sqlite_file import Changes, Outcome, SqliteFile
 from ._worker import StoreWorker
 
 _logger = logging.getLogger("sansmcp")
@@ -157,6 +157,14 @@ class SqliteStore:
         effect = StoreDrop(principal=principal, session=session)
         await self._writer.submit((effect, time.monotonic()))
 
+    async def take(self, bucket: str, count: int, limit: RateLimit, *, now: float) -> float:
+        """Take tokens from a bucket; see :meth:`sansmcp.RateStore.take`.
+
+        The clock of the store tells the time.
+        """
+        effect = StoreTake(bucket=bucket, count=count, limit=limit)
+        return cast("float", await self._writer.submit((effect, time.monotonic())))
+
     def watch(self, key: StreamKey, changed: Callable[[], None]) -> Callable[[], None]:
         """Call ``changed()`` when a log may have new entries.
 
@@ -177,9 +185,9 @@ class SqliteStore:
         effects = [effect for effect, _ in batch]
         outcomes = self._writing.perform(effects, self._give_up_at(batch))
         if any(
-            isinstance(effect, StoreAppend)
-            and outcome is AppendResult.STORED
-            and effect.stream in self._watches
+            (effect.stream in self._watches and outcome is AppendResult.STORED)
+            if isinstance(effect, StoreAppend)
+            else isinstance(effect, StoreDrop) and self._watches
             for effect, outcome in zip(effects, outcomes, strict=True)
         ):
             self._reader.wake()
@@ -197,17 +205,17 @@ class SqliteStore:
             self._reading.forget_changes()
             return None
         try:
-            logs = self._reading.changed_logs()
+            changes = self._reading.changes()
         except (sqlite3.Error, LocalProtocolError):
             self._is_out_of_reach = True
             return _INTERVAL_AFTER_ERROR
         now = time.monotonic()
-        if logs is None or self._is_out_of_reach:
+        if changes is None or self._is_out_of_reach:
             self._is_out_of_reach = False
             self._watches.call_all()
         else:
-            self._watches.call(logs)
-        if logs != []:
+            self._watches.call(changes)
+        if changes is None or changes:
             self._last_change = now
         return _INTERVAL if now - self._last_change < _IDLE_AFTER else _IDLE_INTERVAL
 
@@ -258,12 +266,16 @@ class _Watches:
             self._by_log.clear()
             self._new.clear()
 
-    def call(self, logs: Iterable[StreamKey]) -> None:
-        """Call the functions of these logs, and all new ones."""
+    def call(self, changes: Changes) -> None:
+        """Call the functions of the logs that have changed, and all new ones."""
         with self._lock:
             functions, self._new = self._new, []
-            for key in logs:
+            for key in changes.logs:
                 functions += self._by_log.get(key, {}).values()
+            dropped = set(changes.sessions)
+            for key, watches in self._by_log.items() if dropped else ():
+                if (key.principal, key.session) in dropped:
+                    functions += watches.values()
         _call(functions)
 
     def call_all(self) -> None:

@@ -16,13 +16,15 @@ from contextlib import contextmanager
 from typing import Any, TypeAlias
 from urllib.parse import quote
 
+import attrs
+
 from sansmcp import AppendResult, Entry, EntryKind, Limits, LocalProtocolError, Page, StreamKey
-from sansmcp.effects import StoreAppend, StoreEffect, StoreRead
+from sansmcp.effects import StoreAppend, StoreEffect, StoreRead, StoreTake
 from sansmcp.store import aged
 
 from ._private_files import create_private
 
-Outcome: TypeAlias = AppendResult | Page | None
+Outcome: TypeAlias = AppendResult | Page | float | None
 """What a StoreEffect returns."""
 
 _VERSION = 3
@@ -61,6 +63,13 @@ CREATE TABLE sessions (
     PRIMARY KEY (principal, session)
 );
 CREATE INDEX sessions_by_cost ON sessions (principal, cost);
+CREATE TABLE buckets (name TEXT PRIMARY KEY, full_at REAL NOT NULL);
+CREATE INDEX buckets_by_time ON buckets (full_at);
+CREATE TABLE drops (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    principal TEXT NOT NULL,
+    session TEXT NOT NULL
+);
 CREATE TRIGGER added AFTER INSERT ON entries BEGIN
     UPDATE totals SET count = count + 1, cost = cost + new.cost;
     INSERT INTO principals VALUES (new.principal, new.cost)
@@ -83,6 +92,13 @@ END;
 _FROM_VERSION_2 = """
 ALTER TABLE entries ADD COLUMN first INTEGER;
 ALTER TABLE entries ADD COLUMN token TEXT;
+CREATE TABLE buckets (name TEXT PRIMARY KEY, full_at REAL NOT NULL);
+CREATE INDEX buckets_by_time ON buckets (full_at);
+CREATE TABLE drops (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    principal TEXT NOT NULL,
+    session TEXT NOT NULL
+);
 """
 
 _ENTRY_COST = 60
@@ -93,6 +109,9 @@ to what SQLite takes.
 _RETRY_INTERVAL = 0.002
 """Seconds between two attempts to lock the file, at most."""
 
+_KEPT_DROPS = 1000
+"""Sessions of which the file tells that they were dropped: the last ones."""
+
 _KINDS = {kind.value: kind for kind in EntryKind}
 
 _LOG = "principal = ? AND session = ? AND stream = ?"
@@ -100,6 +119,22 @@ _LOG = "principal = ? AND session = ? AND stream = ?"
 
 class FileIsLockedError(sqlite3.OperationalError):
     """Another process has locked the file for too long."""
+
+
+@attrs.frozen
+class Changes:
+    """What has changed in a file.
+
+    Attributes:
+        logs: those with new entries.
+        sessions: those that were dropped, each by principal and session.
+    """
+
+    logs: Sequence[StreamKey] = ()
+    sessions: Sequence[tuple[str, str]] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.logs or self.sessions)
 
 
 class SqliteFile:
@@ -126,8 +161,10 @@ class SqliteFile:
         """Age of the store, and time of the clock, for the entries which this transaction appends;
         None before the first one.
         """
-        self._seen: int | None = None
-        """The ``arrival`` of the last entry that :meth:`changed_logs` has looked at."""
+        self._seen: tuple[int, int] | None = None
+        """The ``arrival`` of the last entry, and the number of the last drop, at the last look of
+        :meth:`changes`; None before the first.
+        """
         self._version = 0
         """The ``data_version`` at that time."""
 
@@ -190,30 +227,31 @@ class SqliteFile:
                 self._evict(self._time[0] - self._limits.max_stored_age)
         return outcomes
 
-    def changed_logs(self) -> list[StreamKey] | None:
-        """Return the logs that have new entries since the last call, by other connections.
+    def changes(self) -> Changes | None:
+        """Return what other connections have changed since the last call.
 
         Returns:
-            None if there is no last call: only this one is compared with.
+            None if that is not known: there is no last call, or too much has changed.
         """
-        # The version first: what is committed between the two statements changes it again.
+        # The version first: what is committed between the statements changes it again.
         (version,) = self._database.execute("PRAGMA data_version").fetchone()
-        if self._seen is None:
-            self._version = version
-            self._seen = self._last_arrival()
-            return None
-        if version == self._version:
-            return []
+        if version == self._version and self._seen is not None:
+            return Changes()
         self._version = version
-        before, self._seen = self._seen, max(self._seen, self._last_arrival())
-        # Not only up to the number just seen: a log that is found twice is read twice, and no more.
-        found = self._database.execute(
-            "SELECT DISTINCT principal, session, stream FROM entries WHERE arrival > ?", (before,)
+        before, self._seen = self._seen, self._last_numbers()
+        if before is None or self._seen[1] - before[1] > _KEPT_DROPS:
+            return None
+        # Not only up to the numbers just seen: a log that is found twice is read twice, no more.
+        logs = self._database.execute(
+            "SELECT DISTINCT principal, session, stream FROM entries WHERE arrival > ?", before[:1]
         )
-        return [StreamKey(*names) for names in found]
+        sessions = self._database.execute(
+            "SELECT DISTINCT principal, session FROM drops WHERE number > ?", before[1:]
+        )
+        return Changes([StreamKey(*names) for names in logs], sessions.fetchall())
 
     def forget_changes(self) -> None:
-        """Make the next :meth:`changed_logs` the first one."""
+        """Make the next :meth:`changes` the first one."""
         self._seen = None
 
     # Operations
@@ -223,9 +261,18 @@ class SqliteFile:
             return self._append(effect.stream, effect.entries, effect.token)
         if isinstance(effect, StoreRead):
             return self._read(effect)
+        if isinstance(effect, StoreTake):
+            return self._take(effect)
         names = (effect.principal, effect.session)
-        self._database.execute("DELETE FROM entries WHERE principal = ? AND session = ?", names)
+        self._drop(names)
         return None
+
+    def _drop(self, names: tuple[str, str]) -> None:
+        self._database.execute("DELETE FROM entries WHERE principal = ? AND session = ?", names)
+        done = self._database.execute("INSERT INTO drops (principal, session) VALUES (?, ?)", names)
+        self._database.execute(
+            "DELETE FROM drops WHERE number <= ?", (int(done.lastrowid or 0) - _KEPT_DROPS,)
+        )
 
     def _append(self, key: StreamKey, entries: tuple[Entry, ...], token: str) -> AppendResult:
         first = entries[0].seq
@@ -284,6 +331,25 @@ class SqliteFile:
             entries.append(entry)
         return Page(tuple(entries), last)
 
+    def _take(self, effect: StoreTake) -> float:
+        now = self._clock()
+        found = self._numbers("SELECT full_at FROM buckets WHERE name = ?", (effect.bucket,))
+        full_at, wait = effect.limit.take(found[0] if found else None, effect.count, now)
+        if wait == 0:
+            self._database.execute(
+                "INSERT INTO buckets VALUES (?, ?)"
+                " ON CONFLICT (name) DO UPDATE SET full_at = excluded.full_at",
+                (effect.bucket, full_at),
+            )
+        if found is None:  # forget those that are full, and those beyond the bound
+            self._database.execute(
+                "DELETE FROM buckets WHERE name IN (SELECT name FROM buckets"
+                " WHERE full_at <= ? OR (SELECT count(*) FROM buckets) > ?"
+                " ORDER BY full_at LIMIT 2)",
+                (now, self._limits.max_rate_buckets),
+            )
+        return wait
+
     # What is in the file
 
     def _last(self, key: StreamKey) -> tuple[Entry, tuple[object, object]] | None:
@@ -310,7 +376,7 @@ class SqliteFile:
             return Entry(seq, data, bool(final), _KINDS[kind])
         raise self._damaged(f"no entry: {(seq, data, final, kind)!r:.100}")
 
-    def _numbers(self, query: str, values: tuple[float, ...] = ()) -> tuple[float, ...] | None:
+    def _numbers(self, query: str, values: tuple[object, ...] = ()) -> tuple[float, ...] | None:
         """The first row of a query for numbers; None where there is no row."""
         row: tuple[object, ...] | None = self._database.execute(query, values).fetchone()
         if row is None:
@@ -320,10 +386,14 @@ class SqliteFile:
             raise self._damaged(f"no numbers: {row!r:.100}")
         return numbers
 
-    def _last_arrival(self) -> int:
-        numbers = self._numbers("SELECT ifnull(max(arrival), 0) FROM entries")
-        assert numbers is not None
-        return int(numbers[0])
+    def _last_numbers(self) -> tuple[int, int]:
+        """The numbers of the last entry and of the last drop, also if these were deleted."""
+        numbers = self._numbers(
+            "SELECT ifnull(max(CASE name WHEN 'entries' THEN seq END), 0),"
+            " ifnull(max(CASE name WHEN 'drops' THEN seq END), 0) FROM sqlite_sequence"
+        )
+        assert numbers is not None, "an aggregate without groups has one row"
+        return int(numbers[0]), int(numbers[1])
 
     def _grow_old(self, now: float) -> tuple[float, float]:
         """Seconds that have passed for what is stored, the same for all processes; and the time."""

@@ -15,6 +15,7 @@ from ..effects import (
     Authenticate,
     ServerEffect,
     StoreEffect,
+    StoreTake,
     StoreUnwatch,
     StoreWatch,
     Wake,
@@ -22,6 +23,7 @@ from ..effects import (
 from ..errors import JsonRpcError, LocalProtocolError
 from ..events import CallCancelled, CallReceived, ClientResponseReceived, ServerEvent
 from ..messages import Params
+from ..rates import RateStore
 from ..server.server import Server
 from ..server.store_completions import call_store
 from ..server_call import ServerCall
@@ -241,7 +243,9 @@ class ServerDriver(MachineDriver):
     # The store
 
     def _use_store(self, effect: StoreEffect) -> None:
-        if self._plain_store is not None:
+        if isinstance(effect, StoreTake) and not isinstance(self._store, RateStore):
+            self.core.take_completed(effect, 0.0, now=self.now())
+        elif self._plain_store is not None:
             self.core.perform_store_effect(effect, self._plain_store, now=self.now())
         else:
             self._store_queue.add(effect)

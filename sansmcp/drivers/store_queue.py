@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import TypeAlias
 
 import attrs
 
-from ..effects import StoreDrop, StoreEffect
+from ..effects import StoreAppend, StoreDrop, StoreEffect, StoreRead, StoreTake
 
 _Session = tuple[str, str]
+_LogEffect: TypeAlias = StoreAppend | StoreRead | StoreDrop
 
 
 @attrs.define(eq=False)
@@ -17,7 +19,7 @@ class _Waiting:
 
     active: set[str] = attrs.field(factory=set[str])
     """The logs whose effect is in flight; all logs of the session are one if it is a StoreDrop."""
-    queue: deque[StoreEffect] = attrs.field(factory=deque["StoreEffect"])
+    queue: deque[_LogEffect] = attrs.field(factory=deque["_LogEffect"])
 
 
 _ALL_LOGS = ""
@@ -29,7 +31,7 @@ class StoreQueue:
     """Effects that wait for an asynchronous store.
 
     The effects of one log are performed one after the other, in order, and those of different logs
-    at the same time. A StoreDrop is an effect of all logs of its session.
+    at the same time. A StoreDrop is an effect of all logs of its session, a StoreTake of none.
     """
 
     max_active: int
@@ -45,6 +47,9 @@ class StoreQueue:
 
     def add(self, effect: StoreEffect) -> None:
         """Add an effect after all others."""
+        if isinstance(effect, StoreTake):
+            self._ready.append(effect)
+            return
         name = _session_of(effect)
         session = self._sessions.get(name)
         if session is None:
@@ -63,6 +68,8 @@ class StoreQueue:
     def finish(self, effect: StoreEffect) -> None:
         """Record that an effect is performed, or has failed."""
         self._active -= 1
+        if isinstance(effect, StoreTake):
+            return
         name = _session_of(effect)
         session = self._sessions[name]
         session.active.discard(_log_of(effect))
@@ -72,7 +79,7 @@ class StoreQueue:
 
     def _release(self, session: _Waiting) -> None:
         """Make those effects of a session ready that wait for no other."""
-        kept: deque[StoreEffect] = deque()
+        kept: deque[_LogEffect] = deque()
         while session.queue and _ALL_LOGS not in session.active:
             effect = session.queue.popleft()
             log = _log_of(effect)
@@ -88,12 +95,12 @@ class StoreQueue:
         session.queue = kept
 
 
-def _session_of(effect: StoreEffect) -> _Session:
+def _session_of(effect: _LogEffect) -> _Session:
     if isinstance(effect, StoreDrop):
         return effect.principal, effect.session
     return effect.stream.principal, effect.stream.session
 
 
-def _log_of(effect: StoreEffect) -> str:
+def _log_of(effect: _LogEffect) -> str:
     """Return the name of the log of an effect. No log has the name of all."""
     return _ALL_LOGS if isinstance(effect, StoreDrop) else effect.stream.stream

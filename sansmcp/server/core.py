@@ -17,7 +17,6 @@ from ..http import RequestHead
 from ..limits import Limits
 from ..messages import Request
 from ..meta_keys import checked_capabilities
-from ..rates import TokenBuckets
 from ..revisions import of_era
 from ..shares import Shares
 from ..timers import TimerTable
@@ -106,8 +105,6 @@ class ServerCore:
     store_health: StoreHealth = attrs.field(factory=StoreHealth, init=False)
     instance: str = attrs.field(default="", init=False)
     """The name of this instance among those that share the store; empty if it shares none."""
-    buckets: TokenBuckets | None = attrs.field(default=None, init=False)
-    """What clients may send of the setting ``rate_limit``; None if it is not set."""
     trusted_proxies: tuple[Network, ...] = attrs.field(init=False)
     """The setting of that name, parsed."""
     unsent: Shares[BufferedResponse] = attrs.field(factory=Shares[BufferedResponse], init=False)
@@ -133,8 +130,6 @@ class ServerCore:
         self.modern_versions = of_era(self.versions, Era.MODERN)
         self.handshake_versions = of_era(self.versions, Era.LEGACY)
         self.trusted_proxies = parse_networks(self.options.trusted_proxies)
-        if self.options.rate_limit is not None:
-            self.buckets = TokenBuckets(self.options.rate_limit, self.limits.max_rate_buckets)
         if self.options.shared_store:
             self.instance = self.token()
 

@@ -143,7 +143,8 @@ class ServerOptions:
         rate_limit: how many requests a client may send, e.g. ``RateLimit(10, burst=50)``. Each
             principal has its own share, or each address where there is no authentication. What
             exceeds it is refused with status 429 and ``Retry-After`` before anything runs; each
-            request of a batch counts, and responses, notifications and cancellations never do. None
+            request of a batch counts, and responses, notifications and cancellations never do.
+            Instances that share a store count together, if it can (``sansmcp.RateStore``). None
             sets no bound.
         trusted_proxies: the addresses or networks of proxies, e.g. ``("10.0.0.0/8",)``, that report
             the addresses of clients to ``rate_limit`` in ``X-Forwarded-For``, or in ``Forwarded``

@@ -32,7 +32,7 @@ from ..authentication import Refusal
 from ..codecs import headers, json, jsonrpc
 from ..codecs.jsonrpc import Batch
 from ..codecs.sse import KEEP_ALIVE
-from ..effects import Abort, Authenticate, ExchangeEffect, SendEnd, ServerEffect
+from ..effects import Abort, Authenticate, ExchangeEffect, SendEnd, ServerEffect, StoreTake
 from ..errors import LocalProtocolError, RemoteProtocolError, check_settings
 from ..events import ServerEvent
 from ..http import BodyData, BodyEnd, ConnectionLost, RequestHead, RequestPart
@@ -44,7 +44,7 @@ from ..states import ExchangeState
 from ..timers import Timer
 from ..types import HTTP_SSE, STDIO, STREAMABLE_HTTP, Idle, Unpack, assert_never
 from . import refusals
-from .admission import admit
+from .admission import Admission
 from .channel import Channel
 from .core import ServerCore, Sink
 from .era_choice import is_http_sse, is_modern, names_session_early
@@ -113,10 +113,12 @@ class Server(StoreCompletions):
         self._endpoint = endpoint
         self.authentication = authentication
         """True if an Authenticate effect asks for the principal of each HTTP request."""
+        rate = options.rate_limit
+        self._admission = None if rate is None else Admission(self._core, rate)
         subscriptions = Subscriptions(self._core)
         self._modern = ModernServer(self._core, subscriptions)
         self._modern_http = ModernHttp(self._core, self._modern)
-        self._legacy = _legacy(self._core, endpoint, subscriptions)
+        self._legacy = _legacy(self._core, endpoint, self._admission, subscriptions)
         self._store_operations = None if self._legacy is None else self._legacy.streams
         self._authenticating: dict[ServerExchange, bytes | None] = {}
         """The requests that wait for ``authenticated()``, with the bodies that are complete."""
@@ -402,6 +404,9 @@ class Server(StoreCompletions):
                     owner.open()
                 case Timer.KEEP_ALIVE, ServerExchange():
                     owner.send(KEEP_ALIVE)
+                case Timer.STORE_TAKE, StoreTake():
+                    assert self._admission is not None, "else nothing is taken"
+                    self._admission.on_overdue(owner)
                 case _:
                     assert self._legacy is not None, "other timers are set by sessions alone"
                     self._legacy.timed_out(timer, owner)
@@ -538,6 +543,8 @@ class Server(StoreCompletions):
             del self._authenticating[exchange]
             if not exchange.is_done:  # its client may have been too slow
                 exchange.refuse(refusals.SHUTTING_DOWN())
+        if self._admission is not None:
+            self._admission.shut_down()
         for sink in self._core.sinks:
             sink.close()
 
@@ -587,10 +594,11 @@ class Server(StoreCompletions):
             legacy.streamable_http.complete(exchange)
             return
         message = jsonrpc.decode(body, self._core.limits)
-        if self._core.buckets is None:
+        if self._admission is None:
             self._dispatch_message(exchange, message)
         else:
-            admit(self._core, exchange, message, partial(self._dispatch_message, exchange, message))
+            handle = partial(self._dispatch_message, exchange, message)
+            self._admission.admit(exchange, message, handle)
 
     def _dispatch_message(self, exchange: ServerExchange, message: Message | Batch) -> None:
         """Pass the content of a POST to its era. Raises RemoteProtocolError for a refusal."""
@@ -633,14 +641,14 @@ class Server(StoreCompletions):
 
 
 def _legacy(
-    core: ServerCore, endpoint: Endpoint, subscriptions: Subscriptions
+    core: ServerCore, endpoint: Endpoint, admission: Admission | None, subscriptions: Subscriptions
 ) -> LegacyServer | None:
     """Return the part for the handshake revisions; import it only if one of them is served."""
     if not core.handshake_versions:
         return None
     from .legacy.era import LegacyServer
 
-    return LegacyServer(core, endpoint, subscriptions.publish)
+    return LegacyServer(core, endpoint, admission, subscriptions.publish)
 
 
 def _outcome_of_authenticate(outcome: object) -> str | Refusal:

@@ -10,15 +10,18 @@ Source: 2025-11-25 basic/transports: Resumability and Redelivery.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Coroutine
 from typing import Any, Protocol
 
 import attrs
 
-from ..effects import StoreAppend, StoreDrop, StoreEffect, StoreRead, StoreWatch
+from ..effects import StoreAppend, StoreDrop, StoreEffect, StoreRead, StoreTake, StoreWatch
 from ..events import StoreFailed
+from ..rates import RateStore
 from ..store import AppendResult, AsyncStore, Page, Store, StreamKey
 from ..types import assert_never
+from .admission import Admission
 from .core import ServerCore
 
 
@@ -94,6 +97,8 @@ class StoreCompletions:
     _core: ServerCore
     _store_operations: StoreOperations | None
     """None if only 2026-07-28 is served, which stores nothing."""
+    _admission: Admission | None
+    """None if there is no rate limit."""
 
     @property
     def _operations(self) -> StoreOperations:
@@ -153,6 +158,17 @@ class StoreCompletions:
         self._works(effect, now)
         self._finished(effect)
 
+    def take_completed(self, effect: StoreTake, wait: float, *, now: float) -> None:
+        """Report what the store said to a StoreTake: the requests are served, or refused.
+
+        Args:
+            effect: the effect that was performed.
+            wait: 0.0 if the tokens were taken, else the seconds until there are enough.
+            now: the current time in seconds.
+        """
+        self._works(effect, now)
+        self._on_taken(effect, wait)
+
     def store_failed(self, effect: StoreEffect, reason: str, *, now: float) -> None:
         """Report that a store effect failed.
 
@@ -166,8 +182,12 @@ class StoreCompletions:
         """
         self._core.now = now
         self._core.store_health.failed(now)
-        operation = self._operations.pop_operation(effect)
-        is_lost = operation is not None and self._is_lost(effect, operation)
+        if isinstance(effect, StoreTake):
+            is_lost = False
+            self._on_taken(effect, 0.0)  # the bucket of this instance has let the requests pass
+        else:
+            operation = self._operations.pop_operation(effect)
+            is_lost = operation is not None and self._is_lost(effect, operation)
         failure = (type(effect), is_lost)
         self._core.events.append(StoreFailed(reason, is_lost, failure in self._core.failing))
         self._core.failing.add(failure)
@@ -185,7 +205,7 @@ class StoreCompletions:
         self._operations.on_watched(effect.stream)
 
     def store_changed(self, stream: StreamKey, *, now: float) -> None:
-        """Report that a log may have new entries. Calls for a log without a watch do nothing.
+        """Report that a log may have changed. Calls for a log without a watch do nothing.
 
         Args:
             stream: the log.
@@ -193,6 +213,10 @@ class StoreCompletions:
         """
         self._core.now = now
         self._operations.on_changed(stream)
+
+    def _on_taken(self, effect: StoreTake, wait: float) -> None:
+        assert self._admission is not None, "only a rate limit takes tokens"
+        self._admission.on_taken(effect, wait)
 
     def _is_lost(self, effect: StoreEffect, operation: PendingOperation) -> bool:
         """Repeat a failed operation later, or give it up. Returns True if messages are lost."""
@@ -249,6 +273,12 @@ class StoreCompletions:
             self.read_completed(effect, result, now=now)
         elif isinstance(effect, StoreDrop) and not hasattr(result, "__await__"):
             self.drop_completed(effect, now=now)
+        elif (
+            isinstance(effect, StoreTake)
+            and isinstance(result, int | float)
+            and 0 <= result < math.inf
+        ):
+            self.take_completed(effect, result, now=now)
         else:
             self.store_failed(effect, _unusable(effect, store, result), now=now)
 
@@ -265,6 +295,9 @@ def call_store(effect: StoreEffect, store: Store | AsyncStore, *, now: float) ->
             return store.read(key, after, limit=limit, max_bytes=most)
         case StoreDrop():
             return store.drop(effect.principal, effect.session)
+        case StoreTake(bucket=bucket, count=count, limit=rate):
+            assert isinstance(store, RateStore), "a driver performs it only with such a store"
+            return store.take(bucket, count, rate, now=now)
         case _ as impossible:
             assert_never(impossible)
 
@@ -287,5 +320,6 @@ def _unusable(effect: StoreEffect, store: Store | AsyncStore, result: object) ->
         StoreAppend: ("append", "an AppendResult"),
         StoreRead: ("read", "a Page or None"),
         StoreDrop: ("drop", "None"),
+        StoreTake: ("take", "a finite number from 0 on"),
     }[type(effect)]
     return f"{type(store).__name__}.{name}() must return {expected}, got {kind}"

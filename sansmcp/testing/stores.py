@@ -27,6 +27,7 @@ import attrs
 from ..drivers.store_checks import has_secret, is_async_store, is_durable
 from ..limits import Limits
 from ..memory_store import MemoryStore
+from ..rates import RateLimit, RateStore
 from ..store import (
     AppendResult,
     AsyncStore,
@@ -116,9 +117,15 @@ def check_shared_store(
     one.append(KEY, _entries(4), "c")
     for store in (one, two):
         store.has(KEY, _entries(1, 2, 3, 4))
-    two.drop(KEY)
-    one.has(KEY, ())
+    one.drop(KEY)
+    if end is not None:
+        told.expect("after a drop by another object")
+    two.has(KEY, ())
     assert is_durable(first) == is_durable(second), "all ways to one store have one is_durable"
+    limit = RateLimit(0.001, 2)
+    waits = [store.take("bucket", 1, limit, now=0.0) for store in (one, two, one)]
+    assert waits[:2] in ([0.0, 0.0], [None, None])
+    assert waits[2] != 0.0, "take(): both objects have the same buckets"
     if end is not None:
         end()
 
@@ -183,6 +190,14 @@ class OpenStore:
     def drop(self, key: StreamKey) -> None:
         """Delete the session of a log."""
         self._run(self.store.drop(key.principal, key.session))
+
+    def take(self, bucket: str, count: int, limit: RateLimit, *, now: float) -> float | None:
+        """Take tokens from a bucket. Returns None if the store counts nothing."""
+        if not isinstance(self.store, RateStore):
+            return None
+        wait: object = self._run(self.store.take(bucket, count, limit, now=now))
+        assert isinstance(wait, int | float), "take() must return a number"
+        return wait
 
     def watch(self, key: StreamKey, changed: Callable[[], None]) -> Callable[[], None] | None:
         """Watch a log. Returns the function that ends that; None if the store cannot tell."""
@@ -462,7 +477,7 @@ def _jump(subject: StoreUnderTest, jump: float) -> None:
 
 
 def tells_of_changes(subject: StoreUnderTest) -> None:
-    """If it has watch(): it tells when the watch works, and after each append to the log."""
+    """If it has watch(): it tells when the watch works, and after each append and each drop."""
     store = subject.open()
     told, again, other = (_Told(subject.wait) for _ in range(3))
     end = store.watch(KEY, told)
@@ -485,8 +500,38 @@ def tells_of_changes(subject: StoreUnderTest) -> None:
         again.expect("although another watch of the log has ended")
     store.append(STRANGERS[4], _entries(1))
     other.expect("after an append to another log")
+    store.drop(KEY)
+    again.expect("after a drop of the session")
+    other.expect("after a drop of its session, for each log")
     end_again()
     end_other()
+
+
+def counts_requests(subject: StoreUnderTest) -> None:
+    """Its buckets hold what their limit says, and fill again; see RateStore."""
+    clock = VirtualClock()
+    store = subject.open(clock=lambda: clock.now)
+    limit = RateLimit(0.5, 3)
+
+    def take(count: int, expected: float, bucket: str = "principal alice") -> None:
+        wait = store.take(bucket, count, limit, now=clock.now)
+        if wait is not None:
+            text = f"take() of {count} must return {expected} and not {wait}"
+            assert abs(wait - expected) < 0.001, text
+
+    for count in (1, 2):
+        take(count, 0.0)
+    for _ in range(2):
+        take(1, 2.0)  # what is refused takes nothing
+    take(3, 6.0)
+    take(4, 0.0, "principal bob")  # more than a bucket holds count as all of it
+    clock.now += 2
+    take(2, 2.0)
+    take(1, 0.0)
+    take(1, 2.0)
+    clock.now += 1000
+    take(3, 0.0)
+    take(1, 2.0)
 
 
 StoreCheck: TypeAlias = Callable[[StoreUnderTest], None]
@@ -503,6 +548,7 @@ STORE_CHECKS: tuple[StoreCheck, ...] = (
     lets_who_uses_most_give_way,
     forgets_what_is_old,
     tells_of_changes,
+    counts_requests,
 )
 """What every store promises, by functions that say it."""
 

@@ -31,6 +31,7 @@ MACHINE = {
     "events",
     "meta_keys",
     "process",
+    "rates",
     "server_call",
     "states",
     "timers",
@@ -39,7 +40,7 @@ MACHINE = {
     "http11_parser",
 }
 CONNECTION = {"h11_parser", "http11"}
-SERVER = {"authentication", "rates", "security", "server", "shares"}
+SERVER = {"authentication", "security", "server", "shares"}
 
 BRINGS = {
     "import sansmcp": VOCABULARY,

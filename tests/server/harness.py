@@ -34,6 +34,7 @@ from sansmcp.effects import (
     ServerEffect,
     StoreDrop,
     StoreEffect,
+    StoreTake,
     StoreUnwatch,
     StoreWatch,
     Wake,
@@ -239,7 +240,9 @@ class ServerHarness(TimedHarness):
 
     def _is_of_lease(self, effect: StoreEffect) -> bool:
         """Whether an effect is about a lease or a publication, and is performed meanwhile."""
-        return self.leases_work and not isinstance(effect, StoreDrop) and is_of_all(effect.stream)
+        if isinstance(effect, StoreDrop | StoreTake):
+            return False
+        return self.leases_work and is_of_all(effect.stream)
 
     def perform_store_effect(self, effect: StoreEffect) -> None:
         self.server.perform_store_effect(effect, self.store, now=self.now)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from sansmcp import AppendResult, ErrorResponse, InputRequired, Limits, Response, ServerCall
-from sansmcp.effects import StoreAppend, StoreDrop, StoreRead
+from sansmcp.effects import StoreAppend, StoreRead
 from sansmcp.events import CallCancelled, CallReceived, ClientResponseReceived
 
 from .harness import (
@@ -264,6 +264,53 @@ def test_a_session_that_ends_at_another_instance_takes_its_calls_along() -> None
     assert first.server.sessions == ()
 
 
+@pytest.mark.parametrize("what", ["a call", "a question", "a stream", "a stream of the other"])
+def test_a_session_ends_at_once_where_the_store_tells_of_it(what: str) -> None:
+    first, second = instances = Instances(store_tells=True)
+    session = instances.open_session(LATEST, ALL)
+    if what in ("a call", "a question"):
+        talk, call = first.call(session)
+        if what == "a question":
+            first.run_action(call.ask, "elicitation/create", timeout=30)
+        first.run_action(call.notify, "notifications/x")
+    elif what == "a stream":
+        talk = first.get(session)
+    else:
+        written, call = second.call(session)
+        second.run_action(call.notify, "notifications/x")
+        written.lose_connection()
+        talk = first.get(session, written.last_id)
+    instances.wait(1)
+    for each in instances:
+        each.tell()
+    instances.wait(1)
+    assert not talk.is_over
+    assert second.send("DELETE", {"mcp-session-id": session}).status == 200
+    first.tell()
+    first.wait(0.02)
+    assert talk.is_over
+    if what in ("a call", "a question"):
+        assert CallCancelled(call, "ended at another instance") in first.events
+    first.wait(10)
+    assert first.watched == set()
+    if what != "a stream of the other":
+        assert first.server.sessions == ()
+
+
+def test_a_session_of_which_the_store_tells_goes_on() -> None:
+    """The record of the session has changed, or the connection to the store was renewed."""
+    first, _ = instances = Instances(store_tells=True)
+    session = instances.open_session()
+    talk = first.get(session)
+    for _ in range(3):
+        first.tell()
+        instances.wait(1)
+    talk.lose_connection()
+    first.tell()
+    instances.wait(1)
+    assert len(first.server.sessions) == 1
+
+
 def test_a_session_that_has_ended_is_not_looked_up_again() -> None:
     """Seed 4005269289533 of the simulator: it kept a timer."""
     harness = ServerHarness(shared_store=True, stream_after=math.inf)
@@ -302,7 +349,7 @@ def test_a_mailbox_that_the_store_has_evicted_is_opened_again() -> None:
         harness.waiting[:] = [
             each
             for each in harness.waiting
-            if not isinstance(each, StoreDrop) and each.stream == reading.stream
+            if isinstance(each, StoreAppend | StoreRead) and each.stream == reading.stream
         ]
     assert call.is_running
 

@@ -45,6 +45,7 @@ from sansmcp.effects import (
     StoreDrop,
     StoreEffect,
     StoreRead,
+    StoreTake,
     StoreUnwatch,
     StoreWatch,
     TerminateProcess,
@@ -890,7 +891,7 @@ class Instance(Host):
     def _rate_of_failing(self, effect: StoreEffect) -> float:
         """Failures are more frequent where a stream has a reader that is behind."""
         world = self.world
-        if isinstance(effect, StoreDrop) or "store fails" not in world.features:
+        if isinstance(effect, StoreDrop | StoreTake) or "store fails" not in world.features:
             return 0.0
         if remains.is_reader_behind(self.server, effect.stream):
             return 0.4
@@ -957,9 +958,12 @@ class Instance(Host):
                 elif len(page.entries) == limit and page.last.seq > page.entries[-1].seq:
                     self.world.reach("replay in several pages")
                 return lambda: server.read_completed(effect, page, now=self.now)
-            case _:
-                store.store.drop(effect.principal, effect.session)
+            case StoreDrop(principal=principal, session=session):
+                store.store.drop(principal, session)
+                self.world.tell_drop(self, principal, session)
                 return lambda: server.drop_completed(effect, now=self.now)
+            case StoreTake():
+                raise AssertionError("no server here has a rate limit")
 
     def _note_parked(self, key: StreamKey, entry: Entry) -> None:
         """Note where the answers to a turn come, and its cancellation."""

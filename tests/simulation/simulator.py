@@ -1032,6 +1032,14 @@ class World:
             if instance.is_alive and key in instance.watched:
                 instance.told(key)
 
+    def tell_drop(self, writer: Instance, principal: str, session: str) -> None:
+        """The same for all logs of a session, which is deleted."""
+        for instance in self.all_instances if self.shared else (writer,):
+            for key in sorted(instance.watched, key=lambda key: key.stream):
+                is_dropped = (key.principal, key.session) == (principal, session)
+                if instance.is_alive and is_dropped:
+                    instance.told(key)
+
     def check_store(self, store: MemoryStore) -> None:
         """A store stays within its bounds."""
         if (

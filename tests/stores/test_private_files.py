@@ -203,6 +203,7 @@ def test_a_file_whose_appends_have_no_tokens(tmp_path: Path) -> None:
             assert again is AppendResult.CONFLICT
             store.append(KEY, (Entry(2, b"x"),), token="a")
             assert store.append(KEY, (Entry(2, b"x"),), token="a") is AppendResult.STORED
+            store.drop("ada", "another")
 
 
 def test_a_database_of_others_is_not_touched(tmp_path: Path) -> None:

@@ -23,8 +23,17 @@ import pytest
 import trio
 import trustme
 
-from sansmcp import AppendResult, Entry, Limits, LocalProtocolError, StreamKey
+from sansmcp import (
+    App,
+    AppendResult,
+    Entry,
+    Limits,
+    LocalProtocolError,
+    StateSigner,
+    StreamKey,
+)
 from sansmcp.testing import check_shared_store, check_store
+from sansmcp_local import new_server
 from sansmcp_stores import RedisStore
 
 from ..cli.conftest import ROOT, environment
@@ -127,6 +136,10 @@ class Bell:
     def rings(self) -> None:
         """Wait until it is called once more."""
         assert self._rings.acquire(timeout=20)
+
+    @property
+    def has_rung(self) -> bool:
+        return self._rings.acquire(blocking=False)
 
     def forget(self) -> None:
         """Forget calls that have not been expected."""
@@ -636,11 +649,29 @@ def test_redis_is_missing(open_store: OpenStore, tmp_path: Path) -> None:
         (f"unix://{tmp_path}/no.sock", "No such file"),
     ):
         store = open_store(url)
-        with pytest.raises(redis.ConnectionError, match=reason) as raised:
-            _ = store.secret
+        with pytest.raises(ConnectionError, match=reason) as raised:
+            new_server(App("late", "1"), store.redis)
         assert "password" not in str(raised.value)
+        assert "Start Redis before the server" in str(raised.value)
         with pytest.raises(redis.ConnectionError, match=reason):
             store.append(KEY, entries(1))
+
+
+def test_redis_starts_after_the_server_was_made(
+    own: RedisServer, open_store: OpenStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The store is not asked for its key if the server has one."""
+    own.stop()
+    store = open_store(own.url)
+    new_server(
+        App("late", "1"), store.redis, state_signer=StateSigner(keys=(b"k" * 32,), clock=time.time)
+    )
+    with pytest.raises(ConnectionError):
+        _ = store.secret
+    own.start()
+    assert len(store.secret) == 32
+    assert store.append(KEY, entries(1)) is STORED
+    assert not caplog.records
 
 
 # Being woken
@@ -657,6 +688,18 @@ def watch(store: WaitingRedis, key: StreamKey = KEY) -> Bell:
 def way(own: RedisServer) -> Iterator[Cable]:
     with cable(own.port) as way:
         yield way
+
+
+def test_a_drop_of_another_process_is_told(server: RedisServer, open_store: OpenStore) -> None:
+    store, other = open_store(server.url), open_store(server.url)
+    bells = [watch(store, key) for key in (KEY, OTHER)]
+    stranger = watch(store, StreamKey("alice", "another", "stream"))
+    assert other.append(KEY, entries(1)) is STORED
+    bells[0].rings()
+    other.drop(KEY.principal, KEY.session)
+    for bell in bells:
+        bell.rings()
+    assert not stranger.has_rung
 
 
 def test_what_is_told_while_the_network_is_away(

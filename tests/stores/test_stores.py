@@ -23,6 +23,7 @@ from sansmcp import (
     LocalProtocolError,
     MemoryStore,
     Page,
+    RateLimit,
     Store,
     StreamKey,
 )
@@ -478,6 +479,12 @@ class Watchable(MemoryStore):
         for changed in self.watches.get(key, ()):
             changed()
 
+    def drop(self, principal: str, session: str) -> None:
+        super().drop(principal, session)
+        for key in self.watches:
+            if (key.principal, key.session) == (principal, session):
+                self.tell(key)
+
     def watch(self, key: StreamKey, changed: Callable[[], None]) -> Callable[[], None]:
         watches = self.watches.setdefault(key, [])
         watches.append(changed)
@@ -512,12 +519,33 @@ class Silent(Watchable):
         pass
 
 
+class Blind(Watchable):
+    """Tells of no drop."""
+
+    def drop(self, principal: str, session: str) -> None:
+        MemoryStore.drop(self, principal, session)
+
+
 class OneEar(Watchable):
     """Has one watch for a log; the end of any is the end of all."""
 
     def watch(self, key: StreamKey, changed: Callable[[], None]) -> Callable[[], None]:
         super().watch(key, changed)
         return self.watches[key].clear
+
+
+class Lavish(MemoryStore):
+    """Gives tokens that it does not have."""
+
+    def take(self, bucket: str, count: int, limit: RateLimit, *, now: float) -> float:
+        return super().take(bucket, 1, limit, now=now)
+
+
+class Stingy(MemoryStore):
+    """Has one bucket for all."""
+
+    def take(self, bucket: str, count: int, limit: RateLimit, *, now: float) -> float:
+        return super().take("", count, limit, now=now)
 
 
 FAULTS = [
@@ -538,6 +566,9 @@ FAULTS = [
     Late,
     Silent,
     OneEar,
+    Blind,
+    Lavish,
+    Stingy,
 ]
 
 
@@ -589,7 +620,16 @@ def test_an_asynchronous_store(
     def new(limits: Limits, clock: Clock) -> AsyncStore:
         return Asynchronous(kind(limits))
 
-    if kind in (MemoryStore, Vague, Late, Silent, OneEar):  # they differ in other attributes
+    if kind in (
+        MemoryStore,
+        Vague,
+        Late,
+        Silent,
+        OneEar,
+        Blind,
+        Lavish,
+        Stingy,
+    ):  # they differ in other attributes
         check_store(new, run=loop.run_until_complete)
         return
     with pytest.raises(AssertionError):

@@ -6,14 +6,16 @@ import asyncio
 import os
 import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
 import pytest
 
-from sansmcp import AppendResult, Entry, LocalProtocolError, StreamKey
-from sansmcp_stores import SqliteStore
+from sansmcp import AppendResult, Entry, Limits, LocalProtocolError, StreamKey
+from sansmcp.effects import StoreDrop
+from sansmcp_stores import SqliteStore, _sqlite_file
 from sansmcp_stores._sqlite_file import SqliteFile
 
 from .waiting import WaitingStore, open_sqlite
@@ -94,11 +96,47 @@ def test_own_appends_are_told(store: SqliteStore) -> None:
         bell.wait(1 + seq)
 
 
+def test_drops_of_others_are_told(store: SqliteStore, other: WaitingStore) -> None:
+    bells = {key: Bell() for key in (KEY, OTHER, LAST)}
+    for key, bell in bells.items():
+        store.watch(key, bell)
+        bell.wait(1)
+    other.drop("eve", "another")  # it has no logs
+    other.drop(KEY.principal, KEY.session)
+    for key in (KEY, OTHER):
+        bells[key].wait(2)
+    assert bells[LAST].count == 1
+    asyncio.run(store.drop(LAST.principal, LAST.session))
+    bells[LAST].wait(2)
+
+
+def test_more_drops_than_the_file_tells(
+    store: SqliteStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has not looked for long reads all logs."""
+    monkeypatch.setattr(_sqlite_file, "_KEPT_DROPS", 2)
+    drop = StoreDrop(principal="ada", session="session")
+    file, reader = (SqliteFile(str(tmp_path / "a.db"), Limits(), time.time) for _ in range(2))
+    with closing(file), closing(reader):
+        assert reader.changes() is None
+        for count in (1, 2, 3):
+            file.perform([drop] * count, time.monotonic() + 20)
+            changes = reader.changes()
+            if count < 3:
+                assert changes is not None
+                assert changes.sessions == [("ada", "session")]
+                assert not reader.changes()
+            else:
+                assert changes is None
+    with closing(sqlite3.connect(tmp_path / "a.db")) as database:
+        assert database.execute("SELECT count(*) FROM drops").fetchone() == (2,)
+
+
 def test_a_store_that_was_out_of_reach(
     store: SqliteStore, other: WaitingStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """All watches are called once it is there again: nobody knows what has happened meanwhile."""
-    look = vars(SqliteFile)["changed_logs"]
+    look = vars(SqliteFile)["changes"]
     bells = [Bell(), Bell()]
     failures: list[str] = []
     for bell in bells:
@@ -111,7 +149,7 @@ def test_a_store_that_was_out_of_reach(
             raise sqlite3.OperationalError(failures[-1])
         return look(file)
 
-    monkeypatch.setattr(SqliteFile, "changed_logs", fail)
+    monkeypatch.setattr(SqliteFile, "changes", fail)
     for bell in bells:
         bell.wait(2)
     assert len(failures) == 2

@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from sansmcp import Entry, StreamKey
+from sansmcp import Entry, RateLimit, StreamKey
 from sansmcp.drivers.store_queue import StoreQueue
-from sansmcp.effects import StoreAppend, StoreDrop, StoreEffect, StoreRead
+from sansmcp.effects import StoreAppend, StoreDrop, StoreEffect, StoreRead, StoreTake
 
 LOGS = st.builds(
     StreamKey, st.just(""), st.sampled_from(["session", "session", "other"]), st.sampled_from("xyz")
@@ -29,14 +29,21 @@ def drop(key: StreamKey, _: int) -> StoreDrop:
     return StoreDrop(principal=key.principal, session=key.session)
 
 
+def take(key: StreamKey, _: int) -> StoreTake:
+    return StoreTake(bucket=key.principal, count=1, limit=RateLimit(1, 1))
+
+
 def session_of(effect: StoreEffect) -> tuple[str, str]:
     if isinstance(effect, StoreDrop):
         return effect.principal, effect.session
+    assert not isinstance(effect, StoreTake)
     return effect.stream.principal, effect.stream.session
 
 
 def must_wait_for(effect: StoreEffect, earlier: StoreEffect) -> bool:
     """The model: what is of one log, or of a session that is dropped, is done in order."""
+    if isinstance(effect, StoreTake) or isinstance(earlier, StoreTake):
+        return False
     if isinstance(effect, StoreDrop) or isinstance(earlier, StoreDrop):
         return session_of(effect) == session_of(earlier)
     return effect.stream == earlier.stream
@@ -52,7 +59,7 @@ class Queue(RuleBasedStateMachine):
         self.started: list[StoreEffect] = []
         self.count = 0
 
-    @rule(key=LOGS, make=st.sampled_from([append, read, append, read, drop]))
+    @rule(key=LOGS, make=st.sampled_from([append, read, append, read, drop, take]))
     def add(self, key: StreamKey, make: Callable[[StreamKey, int], StoreEffect]) -> None:
         self.count += 1
         effect = make(key, self.count)

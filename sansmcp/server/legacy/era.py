@@ -16,6 +16,7 @@ from ...messages import Notification, Params
 from ...meta_keys import UPDATED
 from ...server_call import Session
 from ...timers import Timer
+from ..admission import Admission
 from ..core import ServerCore, Sink
 from ..validation import Endpoint
 from .dispatcher import Dispatcher
@@ -39,6 +40,7 @@ class LegacyServer:
         self,
         core: ServerCore,
         endpoint: Endpoint,
+        admission: Admission | None,
         publish_modern: Callable[[str, Params], None],
     ) -> None:
         self._core = core
@@ -53,7 +55,7 @@ class LegacyServer:
         if core.options.shared_store:
             self.streams.publications = self.publications
         self.streamable_http = StreamableHttp(core, endpoint, self.sessions, self._dispatcher)
-        self.http_sse = HttpSse(core, endpoint, self.sessions, self._dispatcher)
+        self.http_sse = HttpSse(core, endpoint, admission, self.sessions, self._dispatcher)
 
     def channel_handler(self, sink: Sink) -> SessionChannelHandler:
         """Return the handler of a channel on stdio."""

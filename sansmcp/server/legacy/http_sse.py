@@ -27,7 +27,7 @@ from ...messages import Message
 from ...states import ExchangeState, SessionState
 from ...types import Secret
 from .. import refusals
-from ..admission import admit
+from ..admission import Admission
 from ..channel import Channel
 from ..core import ServerCore
 from ..era_choice import TOKEN, message_token
@@ -86,6 +86,7 @@ class HttpSse:
 
     _core: ServerCore
     _endpoint: Endpoint
+    _admission: Admission | None
     _table: SessionTable
     _dispatcher: Dispatcher
     _clients: dict[tuple[str, Secret], _Client] = attrs.field(
@@ -113,14 +114,17 @@ class HttpSse:
         if exchange.head.method == b"GET":
             self._open(exchange)
             return
-        channel = self._channel(exchange.head)
-        message = channel.decode(body)
-        admit(self._core, exchange, message, partial(self._receive, exchange, channel, message))
+        message = self._channel(exchange.head).decode(body)
+        if self._admission is None:
+            self._receive(exchange, exchange.head, message)
+        else:
+            handle = partial(self._receive, exchange, exchange.head, message)
+            self._admission.admit(exchange, message, handle)
 
     def _receive(
-        self, exchange: ServerExchange, channel: Channel, message: Message | Batch
+        self, exchange: ServerExchange, head: RequestHead, message: Message | Batch
     ) -> None:
-        channel.receive_message(message)
+        self._channel(head).receive_message(message)  # it may have ended since it was decoded
         exchange.send_response(202)
 
     def _check_room(self, principal: str) -> None:

@@ -22,10 +22,7 @@ from ...store import Entry, Page, StreamKey
 from ...types import Secret
 from .. import refusals
 from ..core import ServerCore
-from .sessions import LegacySession, SessionTable
-
-_LOG = ".session"
-"""The name of the log. No stream has this name, because tokens contain no point."""
+from .sessions import RECORD, LegacySession, SessionTable
 
 Done: TypeAlias = Callable[["RemoteProtocolError | None"], None]
 """A function that is called at the end, with a refusal or None."""
@@ -54,7 +51,7 @@ class SessionRecord:
         done: Done = _ignore_outcome,
     ) -> SessionRecord:
         """Return the record of a session, by its principal and id."""
-        return cls(core, table, StreamKey(principal, id, _LOG), done)
+        return cls(core, table, StreamKey(principal, id, RECORD), done)
 
     def save_record(self, session: LegacySession, seq: int = 1) -> None:
         """Save the record of a session, as entry ``seq`` of its log."""

@@ -20,7 +20,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import attrs
@@ -56,6 +56,12 @@ from .streams import ResumableStream
 PUBLISHED = ".publish"
 """The name of the log of publications, for the places of streams."""
 
+RECORD = ".session"
+"""The name of the log that tells of a session. No stream has this name: tokens contain no point."""
+
+_LOOK_UP_DELAY = 0.01
+"""Seconds until a session is looked up, so that all its calls that ask for it share one look."""
+
 SUBSCRIBE, UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"
 
 
@@ -75,6 +81,28 @@ class _StreamReader:
         """Detach the exchange, which has ended; the log stays."""
         self._stream.detach(self._exchange)
         self._session.reader_left(self._exchange, self._stream)
+
+
+@attrs.define(eq=False, repr=False)
+class _RecordWatch:
+    """Has a session looked up when the store tells of a change of its record."""
+
+    _table: StreamTable
+    key: StreamKey
+    _look_up: Callable[[], None]
+
+    def wait(self) -> None:
+        """Wait for the store to tell."""
+        self._table.watch_only(self.key, self)
+
+    def poll_store(self) -> None:
+        """Look the session up, and wait again."""
+        self.wait()
+        self._look_up()
+
+    def end(self) -> None:
+        """Wait no more."""
+        self._table.unwatch(self.key, self)
 
 
 @attrs.define(eq=False, repr=False, kw_only=True)
@@ -105,6 +133,8 @@ class LegacySession(CallOwner, Session):
     """All streams that are written here and not settled, oldest first."""
     _last_id: int = attrs.field(default=0, init=False)
     _inbox: Inbox | None = attrs.field(default=None, init=False)
+    _record_watch: _RecordWatch | None = attrs.field(default=None, init=False)
+    """Set while a standalone stream is written here, whose reader waits for the session's end."""
 
     def __repr__(self) -> str:
         return f"<session {self.id!r} at {self.revision.name}: {self.state.name.lower()}>"
@@ -242,10 +272,9 @@ class LegacySession(CallOwner, Session):
             ).wait()
 
     def _look_up(self) -> None:
-        """Look soon if the session has ended at another instance; its calls are cancelled then."""
-        if self.state is not SessionState.ENDED:
-            interval = self._core.limits.store_poll_interval
-            self._core.timers.set(Timer.SESSION_IDLE, self, self._core.now + interval)
+        """Look soon if the session has ended at another instance: it then ends here, too."""
+        if self.state is not SessionState.ENDED and self.is_busy:
+            self._core.timers.set(Timer.SESSION_IDLE, self, self._core.now + _LOOK_UP_DELAY)
 
     @property
     def is_busy(self) -> bool:
@@ -389,6 +418,8 @@ class LegacySession(CallOwner, Session):
         self._core.timers.stop(Timer.SESSION_IDLE, self)
         if self._inbox is not None:
             self._inbox.end(is_deleted=delete_stored)
+        if self._record_watch is not None:
+            self._record_watch.end()
         if delete_stored and self._core.options.resumable and self.id is not None:
             self.table.drop(self.principal, self.id.reveal())
         self._core.events.append(SessionClosed(self, reason))
@@ -401,7 +432,7 @@ class LegacySession(CallOwner, Session):
         stream.declare_writer(None)
         self._standalone.append(stream)
         if self.is_shared:
-            self.inbox.follow(0)
+            self._follow(0)
         return stream
 
     def continue_standalone(
@@ -422,7 +453,17 @@ class LegacySession(CallOwner, Session):
         publications = self.table.publications
         if is_first and publications is not None and PUBLISHED in places:
             publications.catch_up(stream.key, places[PUBLISHED])
-        self.inbox.follow(places.get(INBOX, 0))
+        self._follow(places.get(INBOX, 0))
+
+    def _follow(self, taken: int) -> None:
+        """Follow what other instances tell of the session: a standalone stream is written here.
+
+        ``taken``: the number of the last message of the inbox that is in the stream.
+        """
+        self.inbox.follow(taken)
+        if self._record_watch is None:
+            self._record_watch = _RecordWatch(self.table, self.log_key(RECORD), self._look_up)
+            self._record_watch.wait()
 
 
 def _first_number(token: str) -> int:

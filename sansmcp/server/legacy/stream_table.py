@@ -87,6 +87,8 @@ class _Watch:
     """True if the store tells of changes."""
     is_waiting: bool = False
     """True if the reader knows all entries, and waits for the next."""
+    is_polled: bool = True
+    """True if the log is also read from time to time."""
     has_changed: bool = False
     """True if the store told of a change while the reader was not waiting."""
 
@@ -306,6 +308,12 @@ class StreamTable:
             self._watches[key] = _Watch(reader)
             self.core.effects.append(StoreWatch(key))
 
+    def watch_only(self, key: StreamKey, reader: LogReader) -> None:
+        """Let the reader poll a log once if the store tells of a change, and not otherwise."""
+        self.watch(key, reader)
+        watch = self._watches[key]
+        watch.is_waiting, watch.is_polled = True, False
+
     def unwatch(self, key: StreamKey, reader: LogReader) -> None:
         """Poll a log no more."""
         self.core.timers.stop(Timer.STORE_POLL, reader)
@@ -335,11 +343,11 @@ class StreamTable:
         """The store tells of changes of a log from now on."""
         if (watch := self._watches.get(stream)) is not None:
             watch.works = True
-            if watch.is_waiting:
+            if watch.is_waiting and watch.is_polled:
                 self.poll_later(stream, watch.reader)
 
     def on_changed(self, stream: StreamKey) -> None:
-        """A log may have new entries: let its reader poll it, at once or when it waits again."""
+        """A log may have changed: let its reader poll it, at once or when it waits again."""
         watch = self._watches.get(stream)
         if watch is None:
             return
