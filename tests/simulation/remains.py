@@ -45,6 +45,8 @@ def _alive(client: Client, timer: Timer) -> Container[Hashable]:
     match timer:
         case Timer.REQUEST:
             return client._calls  # noqa: SLF001
+        case Timer.REPEAT:
+            return {**client._calls, **client._own}  # noqa: SLF001
         case Timer.RECONNECT | Timer.STREAM_IDLE:
             requests = (*client._calls.values(), *client._own.values())  # noqa: SLF001
             streams = [each.number for each in requests if each.stream is not None]
@@ -80,6 +82,12 @@ def of_server(server: Server) -> Iterator[str]:
         yield "waits for the store"
     if legacy is not None and legacy.streams._watches:  # noqa: SLF001
         yield f"has watches: {list(legacy.streams._watches)[:3]}"  # noqa: SLF001
+
+
+def leave_publications(server: Server) -> None:
+    """Follow the publications of other instances no more, which ends only when a server stops."""
+    if server._legacy is not None:  # noqa: SLF001
+        server._legacy.publications.leave()  # noqa: SLF001
 
 
 def open_responses(wires: Iterable[Wire]) -> set[ServerExchange]:

@@ -96,7 +96,7 @@ CHECKERS = {
     "stores": "a store adds to a log only the number after its last",
     "effects": "a client breaks off only requests that it has made",
     "bounds": "unsent bytes, stores and rounds stay within their limits",
-    "standalone_streams": "who listens is told, once there are no accidents",
+    "listening": "who listens is told, once there are no accidents",
     "openings": "a client that is opened once there are no accidents connects",
     "deadlines": "no deadline stays in the past",
     "timers": "nothing that has ended has a timer",
@@ -223,6 +223,8 @@ _NO_HANDSHAKE = b"There is no initialize"
 """In what our own server says to ``initialize`` where it serves no revision that has it."""
 _SETTLING = 4000.0
 """Seconds within which all calls have to end once there are no faults: questions stop clocks."""
+_LAST_REQUESTS = 300.0
+"""Seconds within which the last request of clients that close has come."""
 _LEAVING = 8000.0
 """Seconds within which nothing may be left once all clients have closed."""
 _STEPS = 150_000
@@ -1082,6 +1084,10 @@ class World:
         self.is_closing = True
         for customer in self.customers:
             customer.close(early=False)
+        self._pass(self.clock.now + _LAST_REQUESTS, lambda: False)
+        for instance in self.all_instances:
+            remains.leave_publications(instance.server)
+            instance.touch()
         self._pass(self.clock.now + _LEAVING, lambda: False)
         self._check_nothing_left()
 
