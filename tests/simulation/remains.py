@@ -122,6 +122,18 @@ def is_reader_behind(server: Server, key: StreamKey) -> bool:
     return stream._position < stream._stored  # noqa: SLF001
 
 
+def waits(server: Server, key: StreamKey) -> bool:
+    """Whether whoever watches a log has read all that is known of it."""
+    legacy = server._legacy  # noqa: SLF001
+    stream = None if legacy is None else legacy.streams._streams.get(key)  # noqa: SLF001
+    return stream is None or stream.is_waiting
+
+
+def name_in_logs(server: Server) -> str:
+    """What other instances call it."""
+    return server._core.instance  # noqa: SLF001
+
+
 def stuck_readers(server: Server) -> Iterator[str]:
     """Event streams that are open and go on by nothing: no page, peer, append or timer.
 

@@ -44,7 +44,8 @@ from . import remains
 from .batches import PRINCIPAL, VERSION, Batcher
 from .fates import Fates
 from .network import Wire
-from .peers import SUBSCRIBE, TICKS, UNSUBSCRIBE, Customer, Host, Instance, Made, NotingStore
+from .peers import SUBSCRIBE, TICKS, UNSUBSCRIBE, Customer, Host, Instance, Made
+from .stores import NotingStore, Outage
 
 FEATURES = {
     "cuts": 0.5,
@@ -58,6 +59,7 @@ FEATURES = {
     "slow store": 0.5,
     "store tells": 0.5,
     "store fails": 0.25,
+    "store away": 0.25,
     "small store": 0.15,
     "jumps": 0.15,
     "cancels": 0.3,
@@ -102,6 +104,8 @@ CHECKERS = {
     "timers": "nothing that has ended has a timer",
     "quiet": "machines do not keep themselves or each other busy for ever",
     "no exceptions": "machines raise nothing",
+    "woken": "a log is read soon of whose change the store has told",
+    "leases": "only the dead are taken for dead, and whoever waits for them is told soon",
     "nothing left": "when all clients have left, servers and clients hold nothing",
 }
 """What is looked for, by name."""
@@ -114,6 +118,7 @@ SOMETIMES = (
     "append fails: late",
     "append fails: loses its end",
     "append overtaken",
+    "append recognised by its token",
     "batch answered",
     "batch answered by a stream",
     "batch of lines",
@@ -170,6 +175,7 @@ SOMETIMES = (
     "question failed",
     "question timed out",
     "question withdrawn",
+    "log of a dead instance goes on",
     "remembered era is wrong",
     "replay in several pages",
     "second reader",
@@ -184,9 +190,13 @@ SOMETIMES = (
     "store answers twice",
     "store failed",
     "store failed, message lost",
+    "store out of reach",
+    "store out of reach, and a reply is lost",
     "store outlives instances",
     "store tells of a change",
     "stream resumed from a cursor",
+    "wake-up lost",
+    "watch begun again",
 )
 """What has to be reached in some worlds, or nothing is proven about it."""
 
@@ -340,6 +350,7 @@ class World:
         self.steps = 0
         self.latency = fates.pick("latency", (0.0, 0.001, 0.01, 0.2))
         self.rate = fates.pick("rate", (0.1, 0.3, 0.6))
+        self.outages: list[Outage] = []
         self._draw_servers()
         self._draw_clients()
         self._draw_accidents()
@@ -366,6 +377,7 @@ class World:
             max_sessions=pick("most sessions", (4, 6)) if "visitors" in self.features else 10_000,
             store_poll_interval=1.0 if little else pick("follow", (0.2, 0.25, 1.0)),
             session_idle_timeout=pick("idle", (300.0, 1800.0)),
+            lease_timeout=pick("lease", (10.0, 10.0 if "slow store" in self.features else 3.0)),
             max_stored_age=pick("age", (400.0, 900.0)),
             max_stored_entries=pick("entries", (5, 8, 20, 60, 150)) if little else 100_000,
             input_timeout=pick("input", (5.0, 100.0)) if "silent users" in self.features else 600.0,
@@ -630,6 +642,7 @@ class World:
                 later(1.7 * number, lambda c=customer, n=number: c.greet(n))  # type: ignore[misc]
         if "eras" in self.features:
             later(fates.between("era ends", 3.0, 10.0), self._change_era)
+        self._draw_outages()
         early = [customer for customer in self.customers if not customer.is_late]
         for host in (*early, *self.instances):
             for feature, act in (
@@ -646,6 +659,32 @@ class World:
                 if feature in self.features and fates.strikes(name, 0.6):
                     at = 15 * fates.number(f"{name} at") ** 2
                     later(at, lambda h=host, act=act: act(h))  # type: ignore[misc]
+
+    def _draw_outages(self) -> None:
+        """Draw when the store is out of reach, and for which instance."""
+        fates = self.fates
+        for number in range(fates.pick("outages", (1, 2)) if "store away" in self.features else 0):
+            name = f"outage {number}"
+            if not fates.strikes(name, 1.0):
+                continue
+            begins = fates.between(f"{name} begins", 0.3, 12.0)
+            lasts = fates.pick(f"{name} lasts", (0.3, 3.0, 12.0))
+            index = fates.pick(f"{name} for", (None, None, *range(len(self.instances))))
+            ends = min(begins + lasts, _FAULTS_LAST - 0.1)
+            self.outages.append(Outage(begins=begins, ends=ends, instance=index))
+            if index is not None and ends - begins >= self.limits.lease_timeout / 2:
+                self.causes.add("cut off")
+            self.clock.call_at(ends, self._store_comes_back)
+
+    def is_store_away(self, index: int) -> bool:
+        """Whether the instances of an index cannot reach their store."""
+        return any(outage.concerns(index, self.clock.now) for outage in self.outages)
+
+    def _store_comes_back(self) -> None:
+        self.tell("the store is in reach again")
+        for instance in self.instances:
+            if not self.is_store_away(instance.index):
+                instance.seat.come_back()
 
     # Accidents
 
@@ -814,14 +853,14 @@ class World:
                 self.fail("nothing left", f"{instance.name} runs calls after its end")
 
         def leave() -> None:
-            if instance.is_alive and instance.pending:  # a host waits for its store
+            if instance.is_alive and instance.seat.pending:  # a host waits for its store
                 self.clock.call_later(1.0, leave)
             elif instance.is_alive:
                 is_left = instance.scripts or instance.server.is_busy
                 if is_left and not instance.naps:
                     self.fail("nothing left", f"{instance.name} is busy after its end")
                 left = asked & remains.open_responses(instance.wires)
-                if left and "store" not in self.causes:
+                if left and not {"store", "hiccup"} & self.causes:
                     self.fail("nothing left", f"{instance.name} has not ended {left}")
                 self.replace(instance)
 
@@ -921,7 +960,7 @@ class World:
                     len(i.server.sessions),
                     len(i.scripts),
                     min(len(i.wires), 4),
-                    i.pending,
+                    i.seat.pending,
                 )
                 for i in self.instances
             ),
@@ -1031,8 +1070,13 @@ class World:
     def tell_watchers(self, writer: Instance, key: StreamKey) -> None:
         """A shared store tells all instances that watch a log; the writer, too."""
         for instance in self.all_instances if self.shared else (writer,):
-            if instance.is_alive and key in instance.watched:
-                instance.told(key)
+            if instance.is_alive:
+                instance.seat.changed(key)
+
+    def instance_of(self, name: str) -> Instance | None:
+        """The instance that has this name in logs."""
+        named = (each for each in self.all_instances if remains.name_in_logs(each.server) == name)
+        return next(named, None) if name else None
 
     def check_store(self, store: MemoryStore) -> None:
         """A store stays within its bounds."""
