@@ -218,6 +218,8 @@ class Customer(Host):
         """The resources that it was told of."""
         self.folder = f"x://{name}"
         """What it may subscribe to."""
+        self.opened_at = 0.0
+        """When it has made its last request."""
         self.subscribes_at: float | None = None
         """When it has first asked to be told of it."""
         self.is_subscribed = False
@@ -261,6 +263,11 @@ class Customer(Host):
             return False
         has_made_all = self.world.clock.now >= self.begins_at + 4.0
         return has_made_all and all(made.end or made.errand.lasts for made in self.calls.values())
+
+    @property
+    def can_resume(self) -> bool:
+        """Whether its streams may go on at another instance."""
+        return self.kind == "http" and self.version not in ("", "2024-11-05", "2026-07-28")
 
     def listens(self, *, modern: bool) -> bool:
         """Whether it wants to be told what belongs to no call, at the newest revision or before."""
@@ -450,6 +457,9 @@ class Customer(Host):
                 self.world.fail("isolation", f"{self.name} is told what is for {params['to']}")
             if self.ticks[tick] > 1:
                 self.world.fail("order", f"{self.name} is told {tick} twice")
+            later = [number for name, number in self.ticks if name == tick[0] and number > tick[1]]
+            if later:
+                self.world.fail("order", f"{self.name} is told {tick} after {later}")
             return
         if method != MARK:
             return
@@ -639,6 +649,7 @@ class Customer(Host):
                 self.process.exit(-15)
 
     def _open(self, effect: OpenExchange) -> None:
+        self.opened_at = self.world.clock.now
         if effect.head.values(b"last-event-id"):
             self.world.reach("stream resumed from a cursor")
             self.gets.append(effect)
@@ -739,6 +750,8 @@ class Instance(Host):
         self.is_alive = False
         if self.scripts:
             self.world.reach("instance killed while a handler runs")
+        for name in self.running:
+            self.world.orphaned(name, self)
         if self.seat.pending:
             self.world.reach("instance killed while the store is at work")
         scripts, self.scripts = tuple(self.scripts.values()), {}
@@ -779,13 +792,15 @@ class Instance(Host):
 
     # The application
 
-    def tick(self, number: int) -> None:
+    def tick(self, number: int, *, is_last: bool = False) -> None:
         """Tell each session something that belongs to no call."""
         if not self.is_alive:
             return
         for session in self.server.sessions:
-            params = {"from": self.name, "number": number, "to": session.client_info.get("name")}
-            session.notify(TICK, params, now=self.now)
+            name = session.client_info.get("name", "")
+            params = {"from": self.name, "number": number, "to": name}
+            if session.notify(TICK, params, now=self.now) and is_last:
+                self.world.promised[name].add((self.name, number))
         self.server.publish(CHANGED, now=self.now)
         for customer in self.world.customers if "resources" in self.world.features else ():
             uri = f"{customer.folder}/{self.name}/{number}"
@@ -833,6 +848,8 @@ class Instance(Host):
             case ResponseUndelivered():
                 self.world.reach("answer lost")
             case StoreFailed(lost=lost):
+                if lost and not self.world.causes & _LOSES:
+                    self.world.fail("kept", f"{self.name} loses messages: {event}")
                 self.world.reach("store failed, message lost" if lost else "store failed")
             case InvalidLine():
                 self.world.fail("protocol", f"{self.name}: noise {event.line!r}")
@@ -986,6 +1003,8 @@ _ANY = (
     "nap",
     "stop",
 )
+_LOSES = {"store", "evicted", "jump", "end", "stop"}
+"""After these a server may give up what it has to store."""
 _EXPIRES = ("kill", "end", "end by stop", "store", "evicted", "jump", "sessions")
 _CAUSES = {
     "Disconnected": _ANY,

@@ -10,7 +10,7 @@ from __future__ import annotations
 import signal
 import traceback
 import zlib
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -60,6 +60,7 @@ FEATURES = {
     "store tells": 0.5,
     "store fails": 0.25,
     "store away": 0.25,
+    "fleet": 0.4,
     "small store": 0.15,
     "jumps": 0.15,
     "cancels": 0.3,
@@ -79,6 +80,23 @@ FEATURES = {
     "eras": 0.06,
 }
 """What a world may have, and how likely."""
+
+_NOT_IN_A_FLEET = frozenset(
+    (
+        "early closes",
+        "ends",
+        "eras",
+        "impatient",
+        "jumps",
+        "naps",
+        "silence",
+        "silent users",
+        "small store",
+        "stalls",
+        "visitors",
+    )
+)
+"""What would explain too much in worlds of instances that share a store and die."""
 
 CHECKERS = {
     "one end": "a call ends once, and nothing follows Closed",
@@ -104,6 +122,7 @@ CHECKERS = {
     "timers": "nothing that has ended has a timer",
     "quiet": "machines do not keep themselves or each other busy for ever",
     "no exceptions": "machines raise nothing",
+    "kept": "what a store has not done is done again until it works",
     "woken": "a log is read soon of whose change the store has told",
     "leases": "only the dead are taken for dead, and whoever waits for them is told soon",
     "nothing left": "when all clients have left, servers and clients hold nothing",
@@ -206,7 +225,7 @@ _TRANSPORTS = {"http": ("streamable-http",), "sse": ("http+sse",)}
 _UNASKING = ("sleep", "progress", "mark", "fail")
 """What a handler does whose client cannot be asked or sent away."""
 
-_LAST = 99
+LAST = 99
 """The number of what is told in the end."""
 _DEAFENS = frozenset(
     (
@@ -225,6 +244,11 @@ _DEAFENS = frozenset(
     )
 )
 """After these a client may listen to what is dead, without a way to know it."""
+
+_HIDES_DEATH = frozenset(
+    ("silence", "naps", "jumps", "stalls", "windows", "small store", "early closes")
+)
+"""Who has these may be told later that an instance has died."""
 
 _FAULTS_LAST = 25.0
 """Seconds."""
@@ -316,6 +340,8 @@ class World:
         self.features = {
             name for name, rate in FEATURES.items() if fates.strikes(f"feature {name}", mood * rate)
         }
+        if "fleet" in self.features:
+            self.features -= _NOT_IN_A_FLEET
         self.is_faulty = True
         self.is_closing = False
         self.is_of_another_make = False
@@ -342,6 +368,8 @@ class World:
         self.entries: Counter[str] = Counter()
         """How often they were entered at all."""
         self.rounds: Counter[tuple[str, int]] = Counter()
+        self.promised: defaultdict[str, set[tuple[str, int]]] = defaultdict(set)
+        """What instances have taken in the end for clients that listen."""
         self.homes: dict[str, Instance] = {}
         self.greetings: Counter[tuple[str, int]] = Counter()
         self.reached: set[str] = set()
@@ -359,11 +387,11 @@ class World:
 
     def _draw_servers(self) -> None:
         fates, small = self.fates, "small limits" in self.features
-        pick = fates.pick
-        self.resumable = pick("resumable", (True, True, True, False))
-        self.shared = self.resumable and pick("shared", (True, True, True, False))
+        pick, is_fleet = fates.pick, "fleet" in self.features
+        self.resumable = is_fleet or pick("resumable", (True, True, True, False))
+        self.shared = self.resumable and (is_fleet or pick("shared", (True, True, True, False)))
         self.authentication = pick("authentication", (True, False))
-        self.sessions = pick("sessions", (True, True, True, True, True, False))
+        self.sessions = is_fleet or pick("sessions", (True, True, True, True, True, False))
         turns = self.resumable and pick("multi turn", (True, False))
         little = "small store" in self.features
         self.limits = Limits(
@@ -402,7 +430,7 @@ class World:
         if self.shared:
             self.store = NotingStore(MemoryStore(self.limits))
         self.turns = turns
-        count = pick("instances", (1, 2, 2, 3))
+        count = pick("instances", (2, 3) if is_fleet else (1, 2, 2, 3))
         self.instances: list[Instance] = []
         self._generation = 0
         for number in range(count):
@@ -465,9 +493,10 @@ class World:
             name = f"c{index}"
             if index and not fates.strikes(name, 1.0):
                 continue
-            kind = pick(f"{name} kind", ("http",) * 7 + ("sse", "stdio", "any"))
+            is_fleet = "fleet" in self.features
+            kind = pick(f"{name} kind", ("http",) * 7 + ("sse", "stdio", "any") * (not is_fleet))
             versions = {
-                "http": (pick(f"{name} version", tuple(REVISIONS)[1:]),),
+                "http": (pick(f"{name} version", tuple(REVISIONS)[1 : -1 if is_fleet else None]),),
                 "sse": ("2024-11-05",),
                 "stdio": (pick(f"{name} version", tuple(REVISIONS)),),
                 "any": tuple(REVISIONS)
@@ -530,6 +559,8 @@ class World:
             cancels = "cancels" in self.features and fates.strikes(f"{name} cancel", 0.5)
             at = customer.begins_at + fates.between(f"{name} at", 0.0, 3.0)
             steps = [] if method == "tools/list" else self._draw_steps(name)
+            if "fleet" in self.features and fates.strikes(f"{name} goes on", 0.6):
+                steps[:0] = [("mark", 0), ("sleep", 12.0), ("mark", 0)]
             if cancels and fates.strikes(f"{name} lasts", 0.8):
                 steps.insert(0, ("sleep", 40.0))  # long enough to see whether it is cancelled
             cancel_after = pick(f"{name} cancel after", (0.0, 0.01, 0.05, 0.1, 0.5, 2.0, 8.0))
@@ -841,6 +872,13 @@ class World:
             delay = self.fates.pick(f"{name} after", (0.0, 0.01, 0.3, 2.0))
             self.clock.call_later(delay, lambda: self._stop(instance))
 
+    def _may_die(self, instance: Instance) -> None:
+        """A handler is entered, while which its instance may be killed."""
+        name = f"{instance.name} dies at {sum(self.entries.values())}"
+        if {"fleet", "kills"} <= self.features and self.strikes(name, 0.3):
+            delay = self.fates.pick(f"{name} after", (0.01, 0.5, 3.0, 8.0))
+            self.clock.call_later(delay, lambda: instance.is_alive and self.kill(instance))
+
     def _shut_down(self, instance: Instance) -> None:
         if not instance.is_alive:
             return
@@ -1000,6 +1038,7 @@ class World:
                 self.fail("executions", f"{errand.name} goes on twice from step {start}")
         self.homes[errand.name] = instance
         self._may_stop(instance)
+        self._may_die(instance)
 
     def is_repeated(self, errand: Errand) -> bool:
         """Whether a call, or a round of it, was made again."""
@@ -1040,6 +1079,39 @@ class World:
     def _owner_of(self, errand: str) -> Customer:
         (customer,) = [each for each in self.customers if errand.startswith(f"{each.name}.")]
         return customer
+
+    def orphaned(self, name: str, instance: Instance) -> None:
+        """The instance has died that runs a call: its client is told within the time of a lease.
+
+        That time begins again with each request of the client, since it may have listened to no
+        instance before, and with each operation that the store has not done.
+        """
+        customers = [each for each in self.customers if name.startswith(f"{each.name}.")]
+        is_followed = self.shared and self.sessions and not self.features & _HIDES_DEATH
+        if not (customers and is_followed and customers[0].can_resume):
+            return
+        (customer,) = customers
+        (made,) = [made for made in customer.calls.values() if made.errand.name == name]
+        died_at = self.clock.now
+        bound = self.limits.lease_timeout + 2.0 + 10 * self.latency
+        bound += 15.0 * ("slow store" in self.features) + 5.0 * ("proxies" in self.features)
+
+        def look() -> None:
+            if made.end or made.is_cancelled or self.homes[name] is not instance:
+                return
+            if customer.closed or self.causes & {"evicted", "store"} or "ghost" in customer.causes:
+                return
+            troubled_at = max(each.seat.troubled_at for each in self.all_instances)
+            due = bound + max(died_at, customer.opened_at, troubled_at, self._outages_end)
+            if self.clock.now >= due:
+                self.fail("leases", f"{name} is not told that {instance.name} has died")
+            self.clock.call_at(due, look)
+
+        self.clock.call_later(bound, look)
+
+    @property
+    def _outages_end(self) -> float:
+        return max((outage.ends for outage in self.outages), default=0.0)
 
     def check_completed(self, customer: Customer, made: Made, result: Any) -> None:
         """A call has its result: it is its own, and nothing that was said before is missing."""
@@ -1150,15 +1222,19 @@ class World:
         self._pass(self.clock.now + 60.0, lambda: False)
         heard = {customer: customer.changes.copy() for customer in self.customers}
         for instance in (*self.instances, *self.processes):
-            instance.tick(_LAST)
+            instance.tick(LAST, is_last=True)
         self._pass(self.clock.now + 30.0, lambda: False)
         for customer in self.customers:
-            if (customer.causes | self.causes) & _DEAFENS or customer.client.state.name != "READY":
+            deafens = _DEAFENS - {"kill"} if self.shared and customer.can_resume else _DEAFENS
+            if (customer.causes | self.causes) & deafens or customer.client.state.name != "READY":
                 continue
             if customer.listens(modern=False) and self.sessions_of(customer):
                 self.reach("listener told in the end")
-                if not any(number == _LAST for _, number in customer.ticks):
-                    self.fail("listening", f"{customer.name} listens, and is told nothing")
+                missed = self.promised[customer.name] - set(customer.ticks)
+                if missed:
+                    self.fail("listening", f"{customer.name} listens, and is not told {missed}")
+                if not customer.changes[None] > heard[customer][None]:
+                    self.fail("listening", f"{customer.name} listens, and is told of no change")
                 self._check_subscribed(customer)
             for handle, made in customer.calls.items():
                 if made.errand.lasts and made.end is None:
@@ -1169,15 +1245,12 @@ class World:
                         self._check_updated(customer)
 
     def _check_subscribed(self, customer: Customer) -> None:
-        """An instance tells those who have subscribed at it, by a stream that was opened at it."""
-        is_one = customer.kind != "http" or not self.shared or len(self.instances) == 1
-        if not (customer.is_subscribed and is_one):
-            return
-        self.reach("subscriber of a resource told in the end")
-        self._check_updated(customer)
+        if customer.is_subscribed:
+            self.reach("subscriber of a resource told in the end")
+            self._check_updated(customer)
 
     def _check_updated(self, customer: Customer) -> None:
-        is_told = any(uri.endswith(f"/{_LAST}") for uri in customer.updates)
+        is_told = any(uri.endswith(f"/{LAST}") for uri in customer.updates)
         if not is_told and "small limits" not in self.features:  # a full buffer loses them
             self.fail("listening", f"{customer.name} has subscribed, and is told nothing")
 
