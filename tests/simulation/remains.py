@@ -129,6 +129,13 @@ def waits(server: Server, key: StreamKey) -> bool:
     return stream is None or stream.is_waiting
 
 
+def writes(server: Server, key: StreamKey) -> bool:
+    """Whether a server adds to a log, or has something to add to it."""
+    legacy = server._legacy  # noqa: SLF001
+    stream = None if legacy is None else legacy.streams._streams.get(key)  # noqa: SLF001
+    return stream is not None and (stream.is_written or stream.is_ending)
+
+
 def name_in_logs(server: Server) -> str:
     """What other instances call it."""
     return server._core.instance  # noqa: SLF001

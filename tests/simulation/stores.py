@@ -488,7 +488,8 @@ class StoreSeat:
             text = f"{name} takes {writer.name} for dead, whose lease it could not read long enough"
             world.fail("leases", text)
         has_worked = writer.seat.troubled_at < world.clock.now - 2 * lease - 10.0
-        if writer.is_alive and not writer.has_ended and has_worked:
+        is_alive = writer.is_alive and remains.writes(writer.server, effect.stream)
+        if is_alive and not writer.has_ended and has_worked:
             world.fail("leases", f"{name} takes {writer.name} for dead, which is alive")
 
 
