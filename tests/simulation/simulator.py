@@ -60,7 +60,7 @@ FEATURES = {
     "store tells": 0.5,
     "store fails": 0.25,
     "store away": 0.25,
-    "fleet": 0.4,
+    "fleet": 0.5,
     "small store": 0.15,
     "jumps": 0.15,
     "cancels": 0.3,
@@ -257,7 +257,7 @@ _NO_HANDSHAKE = b"There is no initialize"
 """In what our own server says to ``initialize`` where it serves no revision that has it."""
 _SETTLING = 4000.0
 """Seconds within which all calls have to end once there are no faults: questions stop clocks."""
-_LAST_REQUESTS = 300.0
+_LAST_REQUESTS = 100.0
 """Seconds within which the last request of clients that close has come."""
 _LEAVING = 8000.0
 """Seconds within which nothing may be left once all clients have closed."""
@@ -341,7 +341,7 @@ class World:
             name for name, rate in FEATURES.items() if fates.strikes(f"feature {name}", mood * rate)
         }
         if "fleet" in self.features:
-            self.features -= _NOT_IN_A_FLEET
+            self.features = (self.features | {"cuts"}) - _NOT_IN_A_FLEET
         self.is_faulty = True
         self.is_closing = False
         self.is_of_another_make = False
@@ -405,7 +405,9 @@ class World:
             max_sessions=pick("most sessions", (4, 6)) if "visitors" in self.features else 10_000,
             store_poll_interval=1.0 if little else pick("follow", (0.2, 0.25, 1.0)),
             session_idle_timeout=pick("idle", (300.0, 1800.0)),
-            lease_timeout=pick("lease", (10.0, 10.0 if "slow store" in self.features else 3.0)),
+            lease_timeout=10.0
+            if "slow store" in self.features
+            else pick("lease", (10.0, 3.0, 3.0)),
             max_stored_age=pick("age", (400.0, 900.0)),
             max_stored_entries=pick("entries", (5, 8, 20, 60, 150)) if little else 100_000,
             input_timeout=pick("input", (5.0, 100.0)) if "silent users" in self.features else 600.0,
