@@ -879,7 +879,11 @@ class World:
         name = f"{instance.name} dies at {sum(self.entries.values())}"
         if {"fleet", "kills"} <= self.features and self.strikes(name, 0.3):
             delay = self.fates.pick(f"{name} after", (0.01, 0.5, 3.0, 8.0))
-            self.clock.call_later(delay, lambda: instance.is_alive and self.kill(instance))
+            self.clock.call_later(delay, lambda: self._kill(instance))
+
+    def _kill(self, instance: Instance) -> None:
+        if instance.is_alive and self.is_faulty:
+            self.kill(instance)
 
     def _shut_down(self, instance: Instance) -> None:
         if not instance.is_alive:

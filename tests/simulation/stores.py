@@ -361,9 +361,11 @@ class StoreSeat:
         if isinstance(effect, StoreAppend):
             how = world.fates.pick(f"{name} fails", _FAILURES)
             world.reach(f"append fails: {how}")
-            append = functools.partial(
-                store.append, effect.stream, effect.entries, token=effect.token, now=self._now
-            )
+            now = self._now
+
+            def append() -> None:
+                store.append(effect.stream, effect.entries, token=effect.token, now=now)
+
             if how == "done":
                 append()
                 world.tell_watchers(self._instance, effect.stream)

@@ -66,7 +66,7 @@ class Publications(Protocol):
         """Pass the publications after a number on to the session of a stream."""
 
 
-class LogReader(Hashable, Protocol):
+class LogReader(StoreOperation, Hashable, Protocol):
     """A part that reads what another instance appends to a log."""
 
     @property
