@@ -166,8 +166,14 @@ class StoreSeat:
         self._tells = "store tells" in features
         tasks = fates.pick(f"{instance.name} store tasks", (2, 64, 64))
         self._queue = StoreQueue(tasks if self._waits else 10**9)
+        self._completes_in_order = fates.number(f"{instance.name} store in order") < 0.5
+        """Whether the next operation on a log waits until the last one was reported, as drivers do;
+        else until it was done.
+        """
+        self._held: dict[int, StoreEffect] = {}
+        """What others may wait for."""
         self._in_order: defaultdict[StreamKey, list[StoreEffect]] = defaultdict(list)
-        """What is not completed of each log, in the order in which it was asked for."""
+        """What waits or is in flight of each log, in the order in which it was asked for."""
         self._uses = 0
         self._told = 0
         self._watches: dict[StreamKey, _Watch] = {}
@@ -214,6 +220,7 @@ class StoreSeat:
         while (effect := self._queue.start_next()) is not None:
             if not isinstance(effect, StoreDrop) and self._in_order[effect.stream][0] is not effect:
                 self._world.fail("stores", f"{self._instance.name} overtakes in {effect.stream}")
+            self._held[id(effect)] = effect
             self._begin(effect)
 
     def _begin(self, effect: StoreEffect) -> None:
@@ -236,6 +243,8 @@ class StoreSeat:
                 return
             report = self._fail(effect, name) if fails else self._do(effect)
             is_told_twice = fates.number(f"{name} twice") < 0.1 and not fails
+            if not self._completes_in_order:
+                self._release(effect)
             self._later(late, effect, functools.partial(self._reply, effect, report))
             if is_told_twice:
                 world.clock.call_later(late + 0.01, lambda: self._report_again(report))
@@ -255,14 +264,20 @@ class StoreSeat:
         """Report what has come of an operation, and begin the next."""
         self.pending -= 1
         if self._instance.is_alive:
-            self._queue.finish(effect)
+            if id(effect) in self._held:
+                self._release(effect)
             if isinstance(effect, StoreRead):
                 self._reading[effect.stream] -= 1
-            if not isinstance(effect, StoreDrop):
-                self._in_order[effect.stream].remove(effect)
             report()
             self._start()
             self._instance.touch()
+
+    def _release(self, effect: StoreEffect) -> None:
+        """Let what waits for an operation begin."""
+        del self._held[id(effect)]
+        self._queue.finish(effect)
+        if not isinstance(effect, StoreDrop):
+            self._in_order[effect.stream].remove(effect)
 
     def _reply(self, effect: StoreEffect, report: _Report) -> None:
         """Report what was done, unless the store has got out of reach meanwhile."""
@@ -451,7 +466,8 @@ class StoreSeat:
         if is_over or self._asked.get(stream, -math.inf) >= told_at:
             return
         is_troubled = self._is_away or self.troubled_at >= world.clock.now - _WOKEN
-        if is_troubled or self._in_order[stream] or not remains.waits(instance.server, stream):
+        is_busy = self._reading[stream] or self._in_order[stream]
+        if is_troubled or is_busy or not remains.waits(instance.server, stream):
             world.clock.call_later(1.0, lambda: self._check_woken(stream, watch, told_at))
         else:
             world.fail("woken", f"{instance.name} does not look at {stream}, told at {told_at:.3f}")
