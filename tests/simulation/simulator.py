@@ -59,7 +59,7 @@ FEATURES = {
     "slow store": 0.5,
     "store tells": 0.5,
     "store fails": 0.25,
-    "store away": 0.25,
+    "store away": 0.4,
     "fleet": 0.5,
     "small store": 0.15,
     "jumps": 0.15,
@@ -377,7 +377,7 @@ class World:
         self.schedule = 0
         self.steps = 0
         self.latency = fates.pick("latency", (0.0, 0.001, 0.01, 0.2))
-        self.rate = fates.pick("rate", (0.1, 0.3, 0.6))
+        self.rate = fates.pick("rate", (0.3, 0.6) if "fleet" in self.features else (0.1, 0.3, 0.6))
         self.outages: list[Outage] = []
         self._draw_servers()
         self._draw_clients()
@@ -701,7 +701,7 @@ class World:
             if not fates.strikes(name, 1.0):
                 continue
             begins = fates.between(f"{name} begins", 0.3, 12.0)
-            lasts = fates.pick(f"{name} lasts", (0.3, 3.0, 12.0))
+            lasts = fates.pick(f"{name} lasts", (0.3, 4.0, 12.0))
             index = fates.pick(f"{name} for", (None, None, *range(len(self.instances))))
             ends = min(begins + lasts, _FAULTS_LAST - 0.1)
             self.outages.append(Outage(begins=begins, ends=ends, instance=index))
