@@ -455,6 +455,8 @@ class Customer(Host):
             self.ticks[tick] += 1
             if params["to"] != self.name:
                 self.world.fail("isolation", f"{self.name} is told what is for {params['to']}")
+            if "store" in self.world.causes:
+                return  # what a store has lost of a stream is forwarded to it again
             if self.ticks[tick] > 1:
                 self.world.fail("order", f"{self.name} is told {tick} twice")
             later = [number for name, number in self.ticks if name == tick[0] and number > tick[1]]
