@@ -55,6 +55,39 @@ def test_it_waits_for_a_listener() -> None:
     assert methods(listener) == [HELLO, AGAIN]
 
 
+def test_it_reaches_a_client_that_has_gone_on_to_listen_to_another_instance() -> None:
+    """Seed 5127 of the simulator: it stayed in the stream that the client has left."""
+    first, second = instances = Instances()
+    session = instances.open_session()
+    first.get(session).lose_connection()
+    listener = second.get(session)
+    instances.wait(1)
+    assert notify(first, session, HELLO)
+    instances.wait(1)
+    assert methods(listener) == [HELLO]
+
+
+def test_what_comes_later_does_not_overtake_what_waits_in_the_inbox() -> None:
+    """Seed 15108 of the simulator."""
+    first, _ = instances = Instances()
+    session = instances.open_session()
+    first.store_works = first.leases_work = False
+    assert notify(first, session, HELLO)
+    (inbox,) = first.waiting
+    listener = first.get(session)
+    while first.waiting != [inbox]:
+        first.waiting.remove(inbox)
+        first.use_store_once()
+        first.waiting.append(inbox)
+    assert notify(first, session, AGAIN)
+    while first.waiting:
+        first.use_store_once()
+    assert methods(listener) == [HELLO, AGAIN]
+    first.store_works = first.leases_work = True
+    assert notify(first, session, HELLO)
+    assert methods(listener) == [HELLO, AGAIN, HELLO]
+
+
 def test_a_second_stream_does_not_repeat_it() -> None:
     first, second = instances = Instances()
     session = instances.open_session()

@@ -471,6 +471,28 @@ def test_five_changes_while_a_read_is_in_flight_are_one_more_read() -> None:
     assert second.waiting == []
 
 
+def test_a_change_is_not_missed_while_a_second_reader_begins() -> None:
+    """Seed 1101392432036 of the simulator: it waited for seconds until the log was read again."""
+    instances, session, resumed, call = following(store_tells=True)
+    first, second = instances
+    stream = resumed.last_id.rpartition("-")[0]
+    second.store_works = False
+    again = second.get(session, resumed.last_id)
+    second.use_store_once()  # the session is still known
+    (page,) = second.waiting
+    assert isinstance(page, StoreRead)
+    assert page.stream.stream == stream
+    found = instances.store.read(page.stream, page.after, limit=9, max_bytes=9999)
+    report_progress_all(first, call, "b")
+    second.tell()
+    second.waiting.clear()
+    second.run_action(second.server.read_completed, page, found)  # as it was before
+    assert methods(again) == []
+    while second.waiting:
+        second.use_store_once()
+    assert methods(again) == ["b"]
+
+
 def test_a_watch_ends_with_its_reader() -> None:
     instances, _, resumed, _ = following(store_tells=True)
     second = instances[1]

@@ -136,7 +136,18 @@ class Batcher:
 
     def _lacks(self, what: str) -> None:
         """Its batch has gone wrong, which needs a cause."""
-        excuses = {"store", "evicted", "jump", "end", "stop", "sessions", "kill", "nap"}
+        excuses = {
+            "store",
+            "hiccup",
+            "cut off",
+            "evicted",
+            "jump",
+            "end",
+            "stop",
+            "sessions",
+            "kill",
+            "nap",
+        }
         if not (self.world.causes & excuses or self._is_broken):
             self.world.fail("causes", f"{self.name} {what} (of {sorted(self.world.causes)})")
 

@@ -7,31 +7,25 @@ more than one of them are made here, at once.
 from __future__ import annotations
 
 import abc
-import functools
 import itertools
 import math
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
 
 from sansmcp import (
-    AppendResult,
     Client,
-    Entry,
     Idle,
     InputRequest,
     InputRequired,
     JsonRpcError,
     LocalProtocolError,
-    MemoryStore,
     Server,
     ServerCall,
-    StreamKey,
 )
-from sansmcp.codecs.event_id import EventId
 from sansmcp.effects import (
     AbortExchange,
     Authenticate,
@@ -41,13 +35,6 @@ from sansmcp.effects import (
     OpenExchange,
     ServerEffect,
     StartProcess,
-    StoreAppend,
-    StoreDrop,
-    StoreEffect,
-    StoreRead,
-    StoreTake,
-    StoreUnwatch,
-    StoreWatch,
     TerminateProcess,
     Wake,
     WriteStdin,
@@ -83,13 +70,12 @@ from sansmcp.messages import RequestId
 from sansmcp.meta_keys import LISTEN, LOG_LEVEL, UPDATED
 from sansmcp.process import ProcessPart, StdoutData
 from sansmcp.server.legacy.mailbox import cancellation_mailbox
-from sansmcp.server.legacy.parked_calls import ParkedCall
 from sansmcp.server.legacy.sessions import LegacySession
 from sansmcp.server_call import Peer
 from sansmcp.types import Era
 
-from . import remains
 from .network import Pipes, Wire
+from .stores import NotingStore, StoreSeat
 
 if TYPE_CHECKING:
     from .simulator import Errand, World
@@ -99,8 +85,6 @@ Script: TypeAlias = Generator[float | int, Any, Any]
 _ID = re.compile(rb"^id: (.*)$", re.MULTILINE)
 _SPINS = 50
 """How often a machine may have something to do at one time."""
-_LATEST = 1.0
-"""Seconds after which a store that has done something says so at the latest."""
 MARK = "notifications/message"
 TICK = "notifications/com.example/tick"
 CHANGED = "notifications/tools/list_changed"
@@ -108,43 +92,6 @@ SUBSCRIBE, UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"
 TICKS = 5.0
 """Seconds between what instances tell all clients."""
 HELLO = "notifications/com.example/hello"
-
-
-@attrs.define(eq=False)
-class NotingStore:
-    """Notes which events a store has had."""
-
-    store: MemoryStore
-    ids: set[str] = attrs.field(factory=set[str])
-    logs: defaultdict[tuple[str, str], set[StreamKey]] = attrs.field(
-        factory=lambda: defaultdict(set)
-    )
-    """All logs that were appended to, by principal and session."""
-
-    def append(
-        self, key: StreamKey, entries: tuple[Entry, ...], *, token: str, now: float
-    ) -> AppendResult:
-        """Add entries, and note their ids."""
-        result = self.store.append(key, entries, token=token, now=now)
-        if result is AppendResult.STORED:
-            self.ids.update(f"{key.stream}-{entry.seq}" for entry in entries)
-            self.logs[key.principal, key.session].add(key)
-        return result
-
-    def lose_end(self, key: StreamKey) -> None:
-        """Lose the last entry of a log, as a machine does that loses its disk."""
-        name = (key.principal, key.session)
-        logs = {log: self._entries_of(log) for log in self.logs[name]}
-        if len(logs.get(key, ())) > 1:
-            self.store.drop(*name)
-            logs[key] = logs[key][:-1]
-            for log, entries in logs.items():
-                if entries:
-                    self.store.append(log, entries, token="after a loss", now=0.0)
-
-    def _entries_of(self, key: StreamKey) -> tuple[Entry, ...]:
-        page = self.store.read(key, 0, limit=10**9, max_bytes=10**9)
-        return () if page is None else page.entries
 
 
 class Host(abc.ABC):
@@ -271,6 +218,8 @@ class Customer(Host):
         """The resources that it was told of."""
         self.folder = f"x://{name}"
         """What it may subscribe to."""
+        self.opened_at = 0.0
+        """When it has made its last request."""
         self.subscribes_at: float | None = None
         """When it has first asked to be told of it."""
         self.is_subscribed = False
@@ -314,6 +263,11 @@ class Customer(Host):
             return False
         has_made_all = self.world.clock.now >= self.begins_at + 4.0
         return has_made_all and all(made.end or made.errand.lasts for made in self.calls.values())
+
+    @property
+    def can_resume(self) -> bool:
+        """Whether its streams may go on at another instance."""
+        return self.kind == "http" and self.version not in ("", "2024-11-05", "2026-07-28")
 
     def listens(self, *, modern: bool) -> bool:
         """Whether it wants to be told what belongs to no call, at the newest revision or before."""
@@ -501,8 +455,13 @@ class Customer(Host):
             self.ticks[tick] += 1
             if params["to"] != self.name:
                 self.world.fail("isolation", f"{self.name} is told what is for {params['to']}")
+            if "store" in self.world.causes:
+                return  # what a store has lost of a stream is forwarded to it again
             if self.ticks[tick] > 1:
                 self.world.fail("order", f"{self.name} is told {tick} twice")
+            later = [number for name, number in self.ticks if name == tick[0] and number > tick[1]]
+            if later:
+                self.world.fail("order", f"{self.name} is told {tick} after {later}")
             return
         if method != MARK:
             return
@@ -533,7 +492,7 @@ class Customer(Host):
         self.updates[uri] += 1
         if not uri.startswith(f"{self.folder}/") or self.subscribes_at is None:
             self.world.fail("isolation", f"{self.name} is told of {uri}")
-        if self.updates[uri] > 1:
+        if self.updates[uri] > 1 and "store" not in self.world.causes:
             self.world.fail("order", f"{self.name} is told of {uri} twice")
         told_at = TICKS * int(uri.rpartition("/")[2])
         if told_at > self.unsubscribed_at and not (self.causes or self.world.shared):
@@ -692,6 +651,7 @@ class Customer(Host):
                 self.process.exit(-15)
 
     def _open(self, effect: OpenExchange) -> None:
+        self.opened_at = self.world.clock.now
         if effect.head.values(b"last-event-id"):
             self.world.reach("stream resumed from a cursor")
             self.gets.append(effect)
@@ -738,26 +698,19 @@ class Instance(Host):
     ) -> None:
         super().__init__(world, name, index)
         self.server = server
-        self.store = store
         self.is_alive = True
         self.wires: dict[Wire, None] = {}
         self.pipes: Pipes | None = None
         self.scripts: dict[ServerCall, Script] = {}
         self.stops = False
         """It takes nothing new, and ends soon."""
+        self.has_ended = False
+        """It has ended what ran."""
         self.kill_at: int | None = None
         """Before which of its effects and events it dies."""
-        self.pending = 0
-        """Uses of the store that are not completed."""
         self._steps = 0
         self._awaited: dict[ServerCall, int] = {}
-        self._store_free_at = 0.0
-        self._store_uses = 0
-        self._told = 0
-        self._looked: defaultdict[StreamKey, list[float]] = defaultdict(list)
-        """When logs were read."""
-        self.watched: set[StreamKey] = set()
-        """The logs of whose changes the store is to tell."""
+        self.seat = StoreSeat(self, store)
         self._used: set[Peer] = set()
         """The sessions that have made calls here."""
 
@@ -799,7 +752,9 @@ class Instance(Host):
         self.is_alive = False
         if self.scripts:
             self.world.reach("instance killed while a handler runs")
-        if self.pending:
+        for name in self.running:
+            self.world.orphaned(name, self)
+        if self.seat.pending:
             self.world.reach("instance killed while the store is at work")
         scripts, self.scripts = tuple(self.scripts.values()), {}
         for script in scripts:
@@ -815,31 +770,8 @@ class Instance(Host):
                 exchange.driver.pull()
             case Authenticate():
                 self._authenticate(effect)
-            case StoreWatch(stream):
-                if "store tells" in self.world.features:
-                    self.watched.add(stream)
-                    self.server.store_watched(effect, now=self.now)
-            case StoreUnwatch(stream):
-                self.watched.discard(stream)
             case _:
-                self._use_store(effect)
-
-    def told(self, stream: StreamKey) -> None:
-        """The store tells of a change, after a while; some of what it tells is lost."""
-        self._told += 1
-        name = f"{self.name} told {self._told}"
-        if self.world.is_faulty and self.world.fates.number(f"{name} lost") < 0.1:
-            self.world.reach("wake-up lost")
-            return
-        delay = self.world.fates.pick(f"{name} after", (0.0, 0.001, 0.01, 0.3))
-
-        def tell() -> None:
-            if self.is_alive:
-                self.world.reach("store tells of a change")
-                self.server.store_changed(stream, now=self.now)
-                self.touch()
-
-        self.world.clock.call_later(delay, tell)
+                self.seat.perform(effect)
 
     def _authenticate(self, effect: Authenticate) -> None:
         value = effect.head.values(b"authorization")[0].decode()
@@ -853,153 +785,24 @@ class Instance(Host):
 
     def sends(self, data: bytes) -> None:
         """Look at what is sent: nothing is, before it is stored."""
-        if self.store is not None and b"id: " in data:
+        store = self.seat.store
+        if store is not None and b"id: " in data:
             for id in _ID.findall(data):
                 text = id.decode().strip()
-                if not text.endswith("-0") and text not in self.store.ids:
+                if not text.endswith("-0") and text not in store.ids:
                     self.world.fail("stored first", f"{self.name} sends {text} before it is stored")
-
-    # The store
-
-    def _use_store(self, effect: StoreEffect) -> None:
-        assert self.store is not None, "nothing is stored"
-        world = self.world
-        self._store_uses += 1
-        name = f"{self.name} store {self._store_uses}"
-        if isinstance(effect, StoreAppend):
-            self._check_wanted(effect)
-        slow, late = 0.0, 0.0
-        if world.is_faulty and "slow store" in world.features:
-            slow = world.fates.pick(f"{name} slow", (0.0, 0.001, 0.05, 0.5))
-            late = world.fates.pick(f"{name} late", (0.0, 0.0, 0.02, _LATEST))
-        fails = world.strikes(name, self._rate_of_failing(effect))
-        self.pending += 1
-        self._store_free_at = max(self._store_free_at, world.clock.now) + slow
-
-        def use() -> None:
-            if self.is_alive:
-                done = self._store_does(effect, fails)
-                world.clock.call_later(late, lambda: self._completed(done))
-                if world.fates.number(f"{name} twice") < 0.1 and not fails:
-                    world.clock.call_later(late + 0.01, lambda: self._told_again(done))
-
-        if slow or late or self._store_free_at > world.clock.now:
-            world.clock.call_at(self._store_free_at, use)
-        else:
-            self._completed(self._store_does(effect, fails))
-
-    def _rate_of_failing(self, effect: StoreEffect) -> float:
-        """Failures are more frequent where a stream has a reader that is behind."""
-        world = self.world
-        if isinstance(effect, StoreDrop | StoreTake) or "store fails" not in world.features:
-            return 0.0
-        if remains.is_reader_behind(self.server, effect.stream):
-            return 0.4
-        return world.rate * world.fates.pick("store rate", (0.05, 0.4))
-
-    def _check_wanted(self, effect: StoreAppend) -> None:
-        """Fail if answers are added to a turn although its call was seen to be cancelled.
-
-        Whoever adds them has read the log of the cancellation before, not long ago.
-        """
-        log = self.world.parked.get(effect.stream)
-        if log is None:
-            return
-        cancelled_at = self.world.stored_cancellations.get(log, math.inf)
-        since = self.world.clock.now - _LATEST - 0.1
-        if min((at for at in self._looked[log] if at >= since), default=-1.0) > cancelled_at:
-            self.world.fail("executions", f"{self.name} takes answers of a cancelled call: {log}")
-
-    def _completed(self, done: Any) -> None:
-        self.pending -= 1
-        if self.is_alive:
-            done()
-            self.touch()
-
-    def _told_again(self, done: Any) -> None:
-        if self.is_alive:
-            self.world.reach("store answers twice")
-            done()
-            self.touch()
-
-    def _store_does(self, effect: StoreEffect, fails: bool) -> Any:
-        """Do it; returns what tells the machine."""
-        store, server = self.store, self.server
-        now = self.world.clock.now if self.world.shared else self.now
-        assert store is not None
-        if fails:
-            return self._store_fails(store, effect, now)
-        match effect:
-            case StoreAppend(stream=key, entries=entries, token=token):
-                page = store.store.read(key, 0, limit=1, max_bytes=1)
-                count = store.store.count
-                result = store.append(key, entries, token=token, now=now)
-                if result is AppendResult.STORED:
-                    is_new = store.store.count != count
-                    if is_new and page is not None and entries[0].seq != page.last.seq + 1:
-                        text = f"{key.stream} ends with {page.last.seq}, and takes {entries[0].seq}"
-                        self.world.fail("stores", text)
-                    self.world.check_store(store.store)
-                    if key.stream.startswith(".cancelled.") and entries[0].seq == 2:
-                        self.world.stored_cancellations[key] = self.world.clock.now
-                    if entries[-1].waits:
-                        self._note_parked(key, entries[-1])
-                    self.world.tell_watchers(self, key)
-                elif result is AppendResult.BEHIND:
-                    self.world.reach("append behind")
-                else:
-                    self.world.reach("append overtaken")
-                return lambda: server.append_completed(effect, result, now=self.now)
-            case StoreRead(stream=key, after=after, limit=limit, max_bytes=most):
-                page = store.store.read(key, after, limit=limit, max_bytes=most)
-                self._looked[key].append(self.world.clock.now)
-                if page is None or (page.entries and page.entries[0].seq > after + 1):
-                    self.world.reach("entries have gone from the store")
-                elif len(page.entries) == limit and page.last.seq > page.entries[-1].seq:
-                    self.world.reach("replay in several pages")
-                return lambda: server.read_completed(effect, page, now=self.now)
-            case StoreDrop(principal=principal, session=session):
-                store.store.drop(principal, session)
-                self.world.tell_drop(self, principal, session)
-                return lambda: server.drop_completed(effect, now=self.now)
-            case StoreTake():
-                raise AssertionError("no server here has a rate limit")
-
-    def _note_parked(self, key: StreamKey, entry: Entry) -> None:
-        """Note where the answers to a turn come, and its cancellation."""
-        turn = f"{EventId(key.stream, entry.seq).encode()}."
-        log = cancellation_mailbox(ParkedCall.decode(entry.data).request.id)
-        answers, cancellation = (attrs.evolve(key, stream=name) for name in (turn, log))
-        self.world.parked[answers] = cancellation
-
-    def _store_fails(self, store: NotingStore, effect: StoreEffect, now: float) -> Any:
-        """It fails, or does it and its reply gets lost, or does it late, or loses entries."""
-        world, server = self.world, self.server
-        world.causes.add("store")
-        how = "before"
-        if isinstance(effect, StoreAppend):
-            how = world.fates.pick(f"{self.name} {self._store_uses} fails", _FAILURES)
-            world.reach(f"append fails: {how}")
-            append = functools.partial(_append, store, effect, now)
-            if how == "done":
-                append()
-                world.tell_watchers(self, effect.stream)
-            elif how == "late":
-                world.clock.call_later(world.fates.pick(f"{self.name} {now} late", _LATE), append)
-            elif how == "loses its end" and not effect.stream.stream.startswith("."):
-                store.lose_end(effect.stream)
-        world.tell(f"{self.name}: the store fails ({how}): {effect}")
-        return lambda: server.store_failed(effect, "it was told to", now=self.now)
 
     # The application
 
-    def tick(self, number: int) -> None:
+    def tick(self, number: int, *, is_last: bool = False) -> None:
         """Tell each session something that belongs to no call."""
         if not self.is_alive:
             return
         for session in self.server.sessions:
-            params = {"from": self.name, "number": number, "to": session.client_info.get("name")}
-            session.notify(TICK, params, now=self.now)
+            name = session.client_info.get("name", "")
+            params = {"from": self.name, "number": number, "to": name}
+            if session.notify(TICK, params, now=self.now) and is_last:
+                self.world.promised[name].add((self.name, number))
         self.server.publish(CHANGED, now=self.now)
         for customer in self.world.customers if "resources" in self.world.features else ():
             uri = f"{customer.folder}/{self.name}/{number}"
@@ -1013,6 +816,7 @@ class Instance(Host):
 
     def shut_down(self) -> None:
         """End what runs."""
+        self.has_ended = True
         self.server.shut_down(now=self.now)
         self.touch()
 
@@ -1046,11 +850,19 @@ class Instance(Host):
             case ResponseUndelivered():
                 self.world.reach("answer lost")
             case StoreFailed(lost=lost):
+                if lost and self._loses_in_vain:
+                    self.world.fail("kept", f"{self.name} loses messages: {event}")
                 self.world.reach("store failed, message lost" if lost else "store failed")
             case InvalidLine():
                 self.world.fail("protocol", f"{self.name}: noise {event.line!r}")
             case _:
                 pass
+
+    @property
+    def _loses_in_vain(self) -> bool:
+        """Whether nothing explains that messages are lost; those of a session that ends are."""
+        is_ending = self.world.is_closing or "early closes" in self.world.features
+        return not (is_ending or self.world.causes & _LOSES)
 
     def _received(self, call: ServerCall) -> None:
         method = call.request.method
@@ -1176,17 +988,6 @@ class Instance(Host):
             call.respond_exception(error, now=self.now)
 
 
-_FAILURES = ("before", "done", "done", "late", "loses its end")
-"""What a store that fails has done with an append: nothing; all, and the reply is lost; it does all
-after it was said to have failed; or nothing, and the last entry of the log is lost, too.
-"""
-_LATE = (0.01, 0.1, 1.0)
-
-
-def _append(store: NotingStore, effect: StoreAppend, now: float) -> None:
-    store.append(effect.stream, effect.entries, token=effect.token, now=now)
-
-
 def _errand_of(call: ServerCall) -> str:
     return str((call.request.params or {})["arguments"]["call"])
 
@@ -1201,6 +1002,8 @@ _ANY = (
     "stall",
     "jump",
     "store",
+    "hiccup",
+    "cut off",
     "evicted",
     "ghost",
     "sessions",
@@ -1208,13 +1011,15 @@ _ANY = (
     "nap",
     "stop",
 )
+_LOSES = {"store", "evicted", "jump", "end", "stop"}
+"""After these a server may give up what it has to store."""
 _EXPIRES = ("kill", "end", "end by stop", "store", "evicted", "jump", "sessions")
 _CAUSES = {
     "Disconnected": _ANY,
     "SessionLost": _EXPIRES,
     "RequestTimeout": ("silence", "kill", "store", "jump", "evicted", "impatient", "unanswered"),
-    "JsonRpcError": (*_ANY, "unanswered", "declined", "slow"),
-    "RequestRefused": (*_EXPIRES, "stop"),
+    "JsonRpcError": (*(set(_ANY) - {"hiccup"}), "unanswered", "declined", "slow"),
+    "RequestRefused": (*_EXPIRES, "stop", "hiccup", "cut off"),
     "ProcessEnded": ("kill",),
     "RequestCancelled": (),
     "InvalidResponse": (),

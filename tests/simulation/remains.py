@@ -45,6 +45,8 @@ def _alive(client: Client, timer: Timer) -> Container[Hashable]:
     match timer:
         case Timer.REQUEST:
             return client._calls  # noqa: SLF001
+        case Timer.REPEAT:
+            return {**client._calls, **client._own}  # noqa: SLF001
         case Timer.RECONNECT | Timer.STREAM_IDLE:
             requests = (*client._calls.values(), *client._own.values())  # noqa: SLF001
             streams = [each.number for each in requests if each.stream is not None]
@@ -82,6 +84,12 @@ def of_server(server: Server) -> Iterator[str]:
         yield f"has watches: {list(legacy.streams._watches)[:3]}"  # noqa: SLF001
 
 
+def leave_publications(server: Server) -> None:
+    """Follow the publications of other instances no more, which ends only when a server stops."""
+    if server._legacy is not None:  # noqa: SLF001
+        server._legacy.publications.leave()  # noqa: SLF001
+
+
 def open_responses(wires: Iterable[Wire]) -> set[ServerExchange]:
     """Requests whose responses have not ended, although their readers are not slow."""
     open_states = (ExchangeState.DECIDING, ExchangeState.STREAMING)
@@ -112,6 +120,28 @@ def is_reader_behind(server: Server, key: StreamKey) -> bool:
     if stream is None or stream.reader is None:
         return False
     return stream._position < stream._stored  # noqa: SLF001
+
+
+def waits(server: Server, key: StreamKey) -> bool:
+    """Whether whoever watches a log has read all that is known of it, and reads what is told."""
+    legacy = server._legacy  # noqa: SLF001
+    watch = None if legacy is None else legacy.streams._watches.get(key)  # noqa: SLF001
+    if watch is not None and not watch.is_polled:
+        return False  # it is the record of a session, which is not read while the session is idle
+    stream = None if legacy is None else legacy.streams._streams.get(key)  # noqa: SLF001
+    return stream is None or stream.is_waiting
+
+
+def writes(server: Server, key: StreamKey) -> bool:
+    """Whether a server adds to a log, or has something to add to it."""
+    legacy = server._legacy  # noqa: SLF001
+    stream = None if legacy is None else legacy.streams._streams.get(key)  # noqa: SLF001
+    return stream is not None and (stream.is_written or stream.is_ending)
+
+
+def name_in_logs(server: Server) -> str:
+    """What other instances call it."""
+    return server._core.instance  # noqa: SLF001
 
 
 def stuck_readers(server: Server) -> Iterator[str]:

@@ -73,6 +73,11 @@ class Inbox:
     def __attrs_post_init__(self) -> None:
         self._log = SharedLog(self._table, self._key, self._found, self._on_end)
 
+    @property
+    def is_forwarded(self) -> bool:
+        """True if no message of this instance, or known to be in the log, is still to be sent."""
+        return not (self._is_first_pass or self._waiting or self._log.has_pending(_MESSAGE))
+
     def add_message(self, data: bytes) -> bool:
         """Leave a message. Returns False if too many wait for the store."""
         return self._log.add(_MESSAGE + data)

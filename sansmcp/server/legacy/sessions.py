@@ -149,7 +149,9 @@ class LegacySession(CallOwner, Session):
         if self.id is None or not self.revision.standalone_stream:
             return False
         stream = self._heard_stream
-        if stream is None and self.is_shared:
+        # Without a reader here, the client may listen to another instance.
+        is_heard = stream is not None and stream.reader is not None
+        if self.is_shared and not (is_heard and self.inbox.is_forwarded):
             return self.inbox.add_message(data)
         stream = stream or self._new_standalone()
         return not stream.is_above_high_water and stream.append(data)

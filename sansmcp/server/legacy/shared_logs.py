@@ -102,6 +102,10 @@ class SharedLog:
     def is_followed(self) -> bool:
         return self._is_followed
 
+    def has_pending(self, prefix: bytes) -> bool:
+        """Return True if data that begin with ``prefix`` were added here, and not passed on yet."""
+        return any(data.startswith(prefix) for data in self._pending.values())
+
     def follow(self, after: int | None = None) -> None:
         """Pass on the entries after a number; None for those after the present end."""
         if not self._is_followed and not self.is_closed:

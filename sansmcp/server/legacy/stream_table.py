@@ -253,6 +253,10 @@ class StreamTable:
         self, key: StreamKey, after: int, user: StoreOperation, *, limit: int, max_bytes: int
     ) -> StoreRead:
         """Read the entries that follow number ``after``; ``user`` gets the outcome."""
+        watch = self._watches.get(key)
+        reader: object = None if watch is None else watch.reader
+        if watch is not None and reader is user:
+            watch.is_waiting = watch.has_changed = False  # this read sees what was told of before
         effect = StoreRead(stream=key, after=after, limit=limit, max_bytes=max_bytes)
         self._start(effect, PendingOperation(user))
         return effect
@@ -358,9 +362,6 @@ class StreamTable:
 
     def poll(self, reader: LogReader) -> None:
         """Let a reader poll its log now."""
-        watch = None if reader.key is None else self._watches.get(reader.key)
-        if watch is not None:
-            watch.is_waiting = False
         self.core.timers.stop(Timer.STORE_POLL, reader)
         reader.poll_store()
 
