@@ -268,6 +268,7 @@ def test_a_session_that_ends_at_another_instance_takes_its_calls_along() -> None
 def test_a_session_ends_at_once_where_the_store_tells_of_it(what: str) -> None:
     first, second = instances = Instances(store_tells=True)
     session = instances.open_session(LATEST, ALL)
+    call = None
     if what in ("a call", "a question"):
         talk, call = first.call(session)
         if what == "a question":
@@ -276,8 +277,8 @@ def test_a_session_ends_at_once_where_the_store_tells_of_it(what: str) -> None:
     elif what == "a stream":
         talk = first.get(session)
     else:
-        written, call = second.call(session)
-        second.run_action(call.notify, "notifications/x")
+        written, other = second.call(session)
+        second.run_action(other.notify, "notifications/x")
         written.lose_connection()
         talk = first.get(session, written.last_id)
     instances.wait(1)
@@ -289,7 +290,7 @@ def test_a_session_ends_at_once_where_the_store_tells_of_it(what: str) -> None:
     first.tell()
     first.wait(0.02)
     assert talk.is_over
-    if what in ("a call", "a question"):
+    if call is not None:
         assert CallCancelled(call, "ended at another instance") in first.events
     first.wait(10)
     assert first.watched == set()

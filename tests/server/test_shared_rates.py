@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
 
-from sansmcp import RateLimit
+from sansmcp import MemoryStore, RateLimit
 from sansmcp.effects import ServerEffect, StoreTake
 from sansmcp.events import StoreFailed
 from sansmcp.server import admission
@@ -23,7 +24,7 @@ class Taking(ModernServerHarness):
 
     def __init__(self, **settings: Any) -> None:
         self.takes: list[StoreTake] = []
-        defaults = {"shared_store": True, "rate_limit": LIMIT, "stream_after": 0.5}
+        defaults: dict[str, Any] = {"shared_store": True, "rate_limit": LIMIT, "stream_after": 0.5}
         super().__init__(modern_app(), **{**defaults, **settings})
 
     def perform(self, effect: ServerEffect) -> None:
@@ -129,10 +130,14 @@ def test_2026() -> None:
         assert refused(each.ask(modern(9, "server/discover")), id=9) == 2
 
 
+def _returned(result: object, *arguments: object, now: float) -> object:
+    return result
+
+
 def test_a_result_that_is_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     harness = ServerHarness(shared_store=True, rate_limit=LIMIT)
     for result in (None, -1.0, float("inf"), float("nan"), "1"):
-        monkeypatch.setattr(type(harness.store), "take", lambda *_, _r=result, **__: _r)
+        monkeypatch.setattr(MemoryStore, "take", partial(_returned, result))
         harness.events.clear()
         harness.post(initialize(LATEST, {}))
         (failure,) = [each for each in harness.events if isinstance(each, StoreFailed)]
