@@ -197,6 +197,16 @@ def test_a_page_for_a_reader_that_has_gone_is_not() -> None:
     assert harness.waiting == []
 
 
+def test_what_a_deleted_session_had_to_store_is_not_lost() -> None:
+    harness, session, talk, _ = failing()
+    talk.lose_connection()
+    harness.send("DELETE", {"mcp-session-id": session})
+    harness.fail_store_once()
+    (failed,) = (event for event in harness.events if isinstance(event, StoreFailed))
+    assert not failed.lost
+    harness.use_store_once()
+
+
 def test_a_drop_is_repeated() -> None:
     harness = ServerHarness(store_works=False)
     session = harness.open_session()

@@ -1245,7 +1245,9 @@ class World:
             if customer.listens(modern=False) and self.sessions_of(customer):
                 self.reach("listener told in the end")
                 missed = self.promised[customer.name] - set(customer.ticks)
-                if missed:
+                # With small limits, an instance drops what it finds in the inbox while its own
+                # entries wait for the store.
+                if missed and "small limits" not in self.features:
                     self.fail("listening", f"{customer.name} listens, and is not told {missed}")
                 if not customer.changes[None] > heard[customer][None]:
                     self.fail("listening", f"{customer.name} listens, and is told of no change")

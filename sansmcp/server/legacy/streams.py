@@ -351,7 +351,7 @@ class ResumableStream:
         if self._appending is not None and effect is self._appending:
             is_delivered = self._continue_unstored((*self._appending.entries, *self._unstored))
             self._tidy_orphan()
-            return is_delivered
+            return is_delivered or self._is_dropped
         if effect is self._reading:
             self._reading = None
             self._refuse_reader(refusals.store_failed())  # the client can come back
