@@ -15,6 +15,7 @@ import tempfile
 import time
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import sansmcp
 import sansmcp_asyncio
@@ -35,7 +36,11 @@ LIMITS = sansmcp.Limits(max_stored_bytes=1 << 30, max_stored_entries=10**7, max_
 async def serve(place: str) -> None:
     """Serve until stdin ends; publish a change for each line of it."""
     app = sansmcp.App("fleet", "1", capabilities={"tools": {"listChanged": True}})
-    app.handler("tools/list")(lambda _: {"tools": []})
+
+    @app.handler("tools/list")
+    def list_tools(call: sansmcp_asyncio.Call) -> dict[str, Any]:
+        return {"tools": []}
+
     store = open_store(place)
     loop = asyncio.get_running_loop()
     http = ("127.0.0.1", 0)
@@ -59,10 +64,8 @@ class Stream:
         initialize, initialized = handshake()
         writer.write(post(initialize, self._port, "2025-11-25"))
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
-        fields = dict(line.partition(": ")[::2] for line in head.lower().splitlines())
-        await reader.readexactly(int(fields["content-length"]))
-        place = head.lower().index(fields["mcp-session-id"])
-        session = head[place : place + len(fields["mcp-session-id"])]
+        await reader.readexactly(int(_field(head, "content-length")))
+        session = _field(head, "mcp-session-id")
         writer.write(post(initialized, self._port, "2025-11-25", session))
         await reader.readuntil(b"\r\n\r\n")
         writer.write(get(self._port, session))
@@ -76,6 +79,12 @@ class Stream:
         while line := await self._reader.readline():
             if CHANGED.encode() in line:
                 self.told_at.append(time.perf_counter())
+
+
+def _field(head: str, name: str) -> str:
+    """The value of a header field."""
+    place = head.lower().index(f"\n{name}:")
+    return head[place:].splitlines()[1].partition(":")[2].strip()
 
 
 async def measure(processes: list[Process], count: int) -> str:

@@ -144,7 +144,7 @@ def call(
     connection: http.client.HTTPConnection, session: str, number: int, name: str = "pid"
 ) -> int:
     """Call a tool; gives the process that has run it."""
-    params = {"name": name, "arguments": {}}
+    params: dict[str, object] = {"name": name, "arguments": {}}
     message = {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
     status, _, answer = post(connection, message, session)
     assert status == 200, answer
@@ -319,7 +319,7 @@ def test_workers_end_with_a_parent_that_was_killed(directory: Path, adapter: str
         pids = workers.pids()
         with closing(workers.connect()) as connection:  # one has a call that never ends
             session = open_session(connection)
-            params = {"name": "wait", "arguments": {}}
+            params: dict[str, object] = {"name": "wait", "arguments": {}}
             message = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}
             headers = {
                 "content-type": "application/json",

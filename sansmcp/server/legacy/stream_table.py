@@ -92,6 +92,10 @@ class _Watch:
     has_changed: bool = False
     """True if the store told of a change while the reader was not waiting."""
 
+    def is_of(self, user: object) -> bool:
+        """Return True for the reader itself."""
+        return self.reader is user
+
 
 @attrs.define(eq=False, repr=False)
 class StreamTable:
@@ -254,8 +258,7 @@ class StreamTable:
     ) -> StoreRead:
         """Read the entries that follow number ``after``; ``user`` gets the outcome."""
         watch = self._watches.get(key)
-        reader: object = None if watch is None else watch.reader
-        if watch is not None and reader is user:
+        if watch is not None and watch.is_of(user):
             watch.is_waiting = watch.has_changed = False  # this read sees what was told of before
         effect = StoreRead(stream=key, after=after, limit=limit, max_bytes=max_bytes)
         self._start(effect, PendingOperation(user))
