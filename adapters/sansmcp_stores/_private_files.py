@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import secrets
 import stat
@@ -41,7 +42,7 @@ def _check_private(path: str, status: os.stat_result) -> None:
 
 
 def shared_key(path: str) -> bytes:
-    """32 random bytes in a file of their own; made by whoever comes first, and holds the lock."""
+    """32 random bytes in a file of their own, made by the process that locks the file first."""
     flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags, _OWNER_ONLY)
@@ -51,6 +52,7 @@ def shared_key(path: str) -> bytes:
         raise
     with open(descriptor, "r+b", buffering=0) as file:
         _check_private(path, os.fstat(descriptor))
+        fcntl.flock(descriptor, fcntl.LOCK_EX)  # until it is closed
         key = file.read(33)
         if not key:
             key = secrets.token_bytes(32)

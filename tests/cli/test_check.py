@@ -92,7 +92,7 @@ def test_a_store_that_is_right(folder: Path) -> None:
 def test_a_store_that_is_not_shared(folder: Path) -> None:
     done = run("check-store", "my_stores:memory", cwd=folder)
     assert done.status == 0
-    assert done.out.endswith("13 passed, 0 failed, 5 not applicable\n")
+    assert done.out.endswith("14 passed, 0 failed, 5 not applicable\n")
     assert "n/a   shows_one_state_to_all\n      the store does not outlive" in done.out
     assert "n/a   tells_of_changes\n      the store does not tell" in done.out
 
@@ -112,7 +112,7 @@ def test_a_store_that_is_wrong(folder: Path) -> None:
     assert done.status == 1
     assert "FAIL  keeps_everything\n      Seen: read: got ([Entry(" in done.out
     assert "      Needed: Of 4 threads that append the same number at the same" in done.out
-    assert done.out.endswith("18 checks: 10 passed, 6 failed, 2 not applicable\n")
+    assert done.out.endswith("19 checks: 11 passed, 6 failed, 2 not applicable\n")
     assert max(map(len, done.out.splitlines())) <= 80
 
 

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import sqlite3
 import stat
+import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -116,6 +119,26 @@ def test_a_key_file_that_holds_no_key(tmp_path: Path, content: bytes) -> None:
     with pytest.raises(LocalProtocolError, match=r"must hold 32 bytes, got .*remove .*a\.db-key"):
         SqliteStore(tmp_path / "a.db")
     assert key.read_bytes() == content
+
+
+def test_stores_that_are_opened_at_the_same_time_get_one_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Processes that start together sign with the same key. Here each waits while it makes one."""
+    others = threading.Barrier(2)
+
+    def slow_token(count: int) -> bytes:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            others.wait(0.5)
+        return os.urandom(count)
+
+    monkeypatch.setattr(secrets, "token_bytes", slow_token)
+    path = tmp_path / "a.db"
+    with ThreadPoolExecutor(2) as threads:
+        stores = list(threads.map(lambda _: SqliteStore(path), range(2)))
+    assert stores[0].secret == stores[1].secret
+    for store in stores:
+        store.close()
 
 
 def windows(data: bytes) -> Iterator[bytes]:

@@ -17,6 +17,7 @@ from sansmcp import (
     LocalProtocolError,
     MemoryStore,
     PendingResult,
+    RateLimit,
     Refusal,
     RemoteProtocolError,
     RequestHead,
@@ -439,6 +440,21 @@ def test_the_watches_of_a_store_end_with_the_server() -> None:
     harness.host.end_watches()
     assert store.watches == {}
     harness.host.end_watches()
+
+
+class UncountingStore:
+    """A store that counts no requests for a rate limit."""
+
+    def __init__(self) -> None:
+        memory = MemoryStore()
+        self.append, self.read, self.drop = memory.append, memory.read, memory.drop
+
+
+def test_a_store_that_counts_no_requests_leaves_that_to_the_instance() -> None:
+    limit = RateLimit(1, burst=2)
+    harness = DriverHarness(store=UncountingStore(), shared_store=True, rate_limit=limit)
+    statuses = [harness.post(initialize()).status for _ in range(3)]
+    assert statuses == [200, 200, 429]
 
 
 def test_a_store_that_does_not_tell_is_read_from_time_to_time() -> None:

@@ -78,11 +78,6 @@ class MailboxPost:
     _looks_until: float | None = attrs.field(default=None, init=False)
     """Until when it looks for the mailbox; None if it has looked only once."""
 
-    @property
-    def key(self) -> StreamKey:
-        """The mailbox."""
-        return self._key
-
     def append(self, seq: int = 1) -> None:
         """Append the message under this sequence number."""
         self._table.append(self._key, (Entry(seq, self._data),), self)
@@ -175,11 +170,6 @@ class MailboxPoll:
     """Called if the mailbox is no longer in the store: it was evicted, or the session has ended at
     another instance. The mailbox is opened again.
     """
-
-    @property
-    def key(self) -> StreamKey:
-        """The mailbox."""
-        return self._key
 
     def wait(self) -> None:
         """Poll later, as long as the message is needed."""

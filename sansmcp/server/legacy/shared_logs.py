@@ -94,11 +94,6 @@ class SharedLog:
     """True if the log is deleted: append nothing more."""
 
     @property
-    def key(self) -> StreamKey:
-        """The log."""
-        return self._key
-
-    @property
     def is_followed(self) -> bool:
         return self._is_followed
 

@@ -69,11 +69,6 @@ class Publications(Protocol):
 class LogReader(Hashable, Protocol):
     """A part that reads what another instance appends to a log."""
 
-    @property
-    def key(self) -> StreamKey | None:
-        """The log."""
-        ...
-
     def poll_store(self) -> None:
         """Read what follows the entries that are known, unless there is no more need."""
 
