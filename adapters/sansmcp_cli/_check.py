@@ -12,7 +12,7 @@ import time
 import traceback
 import unittest
 from collections import Counter
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -29,6 +29,7 @@ from sansmcp.testing.stores import (
     OpenStore,
     StoreCheck,
     StoreUnderTest,
+    counts_requests,
     tells_of_changes,
 )
 
@@ -244,6 +245,12 @@ class _Stores:
             self.run(result)
 
 
+_OF_OPTIONAL_METHODS: Mapping[StoreCheck, tuple[type, str]] = {
+    tells_of_changes: (sansmcp.WatchableStore, "the store does not tell of changes (watch)"),
+    counts_requests: (sansmcp.RateStore, "the store does not count requests (take)"),
+}
+
+
 def _check_one(check: StoreCheck, factory: _OpenStore, places: Iterator[str]) -> None:
     with closing(_Stores(factory)) as stores:
 
@@ -252,10 +259,11 @@ def _check_one(check: StoreCheck, factory: _OpenStore, places: Iterator[str]) ->
         ) -> sansmcp.Store | sansmcp.AsyncStore:
             return stores.open(next(places), limits, clock)
 
-        if check is tells_of_changes:
+        if check in _OF_OPTIONAL_METHODS:
+            protocol, reason = _OF_OPTIONAL_METHODS[check]
             store = stores.open(next(places), sansmcp.Limits(), time.time)
-            if not isinstance(store, sansmcp.WatchableStore):
-                raise unittest.SkipTest("the store does not tell of changes (watch)")
+            if not isinstance(store, protocol):
+                raise unittest.SkipTest(reason)
         check(StoreUnderTest(new_store, run=stores.run, wait=stores.wait))
 
 

@@ -135,7 +135,7 @@ def test_stores_that_are_opened_at_the_same_time_get_one_key(
     monkeypatch.setattr(secrets, "token_bytes", slow_token)
     path = tmp_path / "a.db"
     with ThreadPoolExecutor(2) as threads:
-        stores = list(threads.map(lambda _: SqliteStore(path), range(2)))
+        stores = list(threads.map(SqliteStore, [path, path]))
     assert stores[0].secret == stores[1].secret
     for store in stores:
         store.close()
