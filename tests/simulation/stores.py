@@ -182,7 +182,8 @@ class StoreSeat:
         """When logs were read."""
         self._asked: dict[StreamKey, float] = {}
         """When the machine last asked to read a log."""
-        self._reading: Counter[StreamKey] = Counter()
+        self._unreported: Counter[StreamKey] = Counter()
+        """How many operations on each log the machine waits for."""
         self._leases: defaultdict[str, _LeaseReads] = defaultdict(_LeaseReads)
 
     def perform(self, effect: StoreEffect | StoreWatch | StoreUnwatch) -> None:
@@ -211,8 +212,8 @@ class StoreSeat:
             self._check_verdict(effect, self.store)
         if isinstance(effect, StoreRead):
             self._asked[effect.stream] = self._world.clock.now
-            self._reading[effect.stream] += 1
         if not isinstance(effect, StoreDrop | StoreTake):
+            self._unreported[effect.stream] += 1
             self._in_order[effect.stream].append(effect)
         self._queue.add(effect)
         self._start()
@@ -270,8 +271,8 @@ class StoreSeat:
         if self._instance.is_alive:
             if id(effect) in self._held:
                 self._release(effect)
-            if isinstance(effect, StoreRead):
-                self._reading[effect.stream] -= 1
+            if not isinstance(effect, StoreDrop | StoreTake):
+                self._unreported[effect.stream] -= 1
             report()
             self._start()
             self._instance.touch()
@@ -479,7 +480,7 @@ class StoreSeat:
         if is_over or self._asked.get(stream, -math.inf) >= told_at:
             return
         is_troubled = self._is_away or self.troubled_at >= world.clock.now - _WOKEN
-        is_busy = self._reading[stream] or self._in_order[stream]
+        is_busy = self._unreported[stream]
         if is_troubled or is_busy or not remains.waits(instance.server, stream):
             world.clock.call_later(1.0, lambda: self._check_woken(stream, watch, told_at))
         else:
