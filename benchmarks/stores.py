@@ -7,6 +7,9 @@ bytes. Each append goes to a log of its own session.
 Then another process watches a log, and reads what is new in it: the time from before the append
 until it has the entry.
 
+Then a server on asyncio gets small calls of 2025-11-25, from 32 connections with a session each,
+and stores every response before it sends it.
+
 Last, how long the event loop stalls: how late a timer of 1 ms is while 32 tasks append 500 entries
 a second, beside a loop that does nothing else, and while another process locks the file for a
 second at a time.
@@ -21,7 +24,9 @@ from __future__ import annotations
 import asyncio
 import itertools
 import os
+import selectors
 import shutil
+import socket
 import sqlite3
 import statistics
 import subprocess
@@ -33,11 +38,15 @@ from contextlib import ExitStack, closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import sansmcp
+import sansmcp_asyncio
 from sansmcp import AppendResult, AsyncStore, Entry, Limits, MemoryStore, Store, StreamKey
 from sansmcp_stores import RedisStore, SqliteStore
 
-from .measuring import Cost, Skipped, in_rounds, line_from, skip, started, table
+from .measuring import LEGACY, Cost, Skipped, clocks, in_rounds, line_from, skip, started, table
+from .requests import handshake, message, post
 
 BYTES = 300
 PAGE = 128
@@ -46,6 +55,7 @@ ALONE, TOGETHER, READ = "append, alone", f"append, {AT_ONCE} at once", f"page of
 LIMITS = Limits(max_stored_bytes=1 << 30, max_stored_entries=10**7)
 WATCHED = StreamKey("", "watched", "stream")
 STALL_SECONDS, RATE = 5.0, 500
+CALL_SECONDS = 3.0
 
 
 def open_store(place: str) -> Any:
@@ -177,6 +187,79 @@ class Contestant:
         return count
 
 
+async def serve(place: str) -> None:
+    """Serve a small call until this process is ended; ``none`` stores nothing."""
+    app = sansmcp.App("stores", "1")
+
+    @app.handler("tools/call")
+    async def echo(call: sansmcp_asyncio.Call) -> dict[str, Any]:
+        return {"content": [{"type": "text", "text": "hello"}]}
+
+    if place == "none":
+        serving = sansmcp_asyncio.serve(app, http=("127.0.0.1", 0), limits=LIMITS, resumable=False)
+    else:
+        serving = sansmcp_asyncio.serve(
+            app, http=("127.0.0.1", 0), limits=LIMITS, store=open_store(place)
+        )
+    async with serving as server:
+        print(urlsplit(server.url).port, flush=True)
+        await server.stopped.wait()
+
+
+def calls(place: str) -> Cost:
+    """Let 32 connections call for some seconds."""
+    with started("stores", "serve", place) as process, ExitStack() as stack:
+        port, count = int(line_from(process)), 0
+        selector = stack.enter_context(selectors.DefaultSelector())
+        for _ in range(AT_ONCE):
+            connection = stack.enter_context(socket.create_connection(("127.0.0.1", port)))
+            session = _open_session(connection, port)
+            params = {"name": "echo", "arguments": {"text": "hello"}}
+            request = post(message("tools/call", params, LEGACY), port, LEGACY, session)
+            connection.sendall(request)
+            selector.register(connection, selectors.EVENT_READ, (connection, request, bytearray()))
+        end = time.perf_counter() + CALL_SECONDS
+        with clocks(process) as cost:
+            while time.perf_counter() < end:
+                for key, _ in selector.select(1):
+                    connection, request, received = key.data
+                    received += connection.recv(65536)
+                    if _is_complete(received):
+                        received.clear()
+                        count += 1
+                        connection.sendall(request)
+            return cost(count)
+
+
+def _open_session(connection: socket.socket, port: int) -> str:
+    initialize, initialized = handshake()
+    connection.sendall(post(initialize, port, LEGACY))
+    head = _response(connection).partition(b"\r\n\r\n")[0].decode()
+    lines = (line.partition(":") for line in head.splitlines())
+    session = next(value.strip() for name, _, value in lines if name.lower() == "mcp-session-id")
+    connection.sendall(post(initialized, port, LEGACY, session))
+    _response(connection)
+    return session
+
+
+def _response(connection: socket.socket) -> bytes:
+    received = bytearray()
+    while not _is_complete(received):
+        received += connection.recv(65536)
+    return bytes(received)
+
+
+def _is_complete(response: bytearray) -> bool:
+    """Whether a response is there. Raises Skipped for an error."""
+    head, blank, body = response.partition(b"\r\n\r\n")
+    if not blank:
+        return False
+    if not head.startswith(b"HTTP/1.1 20"):
+        raise Skipped(f"wrong: {response[:100]!r}")
+    length = head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0]
+    return len(body) == int(length) if length else body.endswith(b"\r\n0\r\n\r\n")
+
+
 @contextmanager
 def locked_file(path: str) -> Generator[None]:
     """Let another process lock the file of a SqliteStore again and again, for a second each."""
@@ -265,7 +348,7 @@ def places(stack: ExitStack, directory: Path) -> Iterator[tuple[str, str]]:
 
 
 def main(count: int = 2000) -> None:
-    """Measure all, and print three tables."""
+    """Measure all, and print four tables."""
     with ExitStack() as stack:
         directory = Path(stack.enter_context(tempfile.TemporaryDirectory()))
         contestants = {
@@ -287,6 +370,12 @@ def main(count: int = 2000) -> None:
                 print(f"| {name} | {contestant.wake_up()} |", flush=True)
             except Skipped as reason:
                 skip(name, reason)
+        print("\n| store | calls/s | processor time of the server for a call, µs |\n|---|---|---|")
+        for name, place in (("none", "none"), *((n, c.place) for n, c in contestants.items())):
+            cost = calls(place)
+            print(
+                f"| {name} | {1 / cost.seconds:,.0f} | {cost.cpu_seconds * 1e6:.0f} |", flush=True
+            )
         print("\n| store | appends/s | timer of 1 ms late by, p50, ms | p99 | longest |")
         print("|---|---|---|---|---|")
         print(f"| none | {contestants['memory'].stalls(appends=False)} |")
@@ -300,6 +389,8 @@ def main(count: int = 2000) -> None:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["watch"]:
         asyncio.run(watch(sys.argv[2], int(sys.argv[3])))
+    elif sys.argv[1:2] == ["serve"]:
+        asyncio.run(serve(sys.argv[2]))
     elif sys.argv[1:2] == ["lock"]:
         lock(sys.argv[2])
     else:
