@@ -279,6 +279,25 @@ def test_a_real_store_that_has_lost_entries_says_so() -> None:
     assert talk.last_id == ""
 
 
+def test_a_reader_of_what_the_store_has_lost_is_refused() -> None:
+    """The server read the same page again and again (seed 4000632551742 of the simulator)."""
+    harness = ServerHarness()
+    session = harness.open_session()
+    talk, call = harness.call(session)
+    report_progress_all(harness, call, "a", "b")
+    talk.lose_connection()
+    _, first, _ = talk.events
+    (key,) = harness.store._logs  # pyright: ignore[reportPrivateUsage]  # noqa: SLF001
+    page = harness.store.read(key, 0, limit=1, max_bytes=10**6)
+    assert page is not None
+    harness.store.drop(key.principal, key.session)
+    harness.store.append(key, page.entries, token="another", now=0)
+    resumed = harness.get(session, first.last_event_id)
+    assert (resumed.status, resumed.error["data"]["reason"]) == (400, "unknown_event_id")
+    harness.run_action(call.respond, {})
+    assert not call.is_running
+
+
 def lose_before_append(harness: ServerHarness, log: str) -> None:
     """Let the store work until it is asked to append to a log, and lose the end of that log."""
     while not (isinstance(append := harness.waiting[0], StoreAppend) and is_append_to(append, log)):

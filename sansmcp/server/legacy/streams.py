@@ -145,6 +145,8 @@ class ResumableStream:
     """The sequence number of the next entry of this instance."""
     _stored: int = attrs.field(default=0, init=False)
     """The last sequence number that the store is known to have."""
+    _expected: int = attrs.field(default=0, init=False)
+    """The same when the page that is being read was asked for."""
     _last_message_seq: int = attrs.field(default=0, init=False)
     """The sequence number of the last entry of this instance that has a message."""
     _stored_at: float = attrs.field(default=-math.inf, init=False)
@@ -432,11 +434,14 @@ class ResumableStream:
         return self.is_stored and self._stored == 0 and self._appending is not None
 
     def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
-        """Send a page of the store to the reader. Break it off if entries are missing before it."""
+        """Send a page of the store to the reader. Break it off if the store has lost what follows.
+
+        A page that was read before the latest append is no reason: the next one has that.
+        """
         if effect is not self._reading or self.reader is None:
             return  # the reader that waited for this page has disconnected
         self._reading = None
-        if page is None or not _follows(page, self._position):
+        if page is None or not self._continues(page):
             if not self._is_fresh:
                 self.drop_reader()
                 return
@@ -452,6 +457,11 @@ class ResumableStream:
         if self._position == self._stored and self._is_over(page):
             self.detach_reader()
         self.catch_up()
+
+    def _continues(self, page: Page) -> bool:
+        """Return True if a page has what comes next, and False if the store has lost it."""
+        has_lost = page.last.seq < self._expected and not page.entries
+        return not has_lost and _follows(page, self._position)
 
     def catch_up(self) -> None:
         """Read the next page if the reader has sent all it had, and the store has more."""
@@ -528,7 +538,7 @@ class ResumableStream:
         if self.key is None or not self.is_stored:
             self.drop_reader()  # the store has failed since
         else:
-            limits = self.table.limits
+            limits, self._expected = self.table.limits, self._stored
             self._reading = self.table.read(
                 self.key,
                 self._position,
