@@ -22,7 +22,7 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 
 
 _LONGEST_WAIT = 60.0
-"""Seconds to wait for Redis. Whoever supervises the processes starts this one again then."""
+"""Seconds to wait for Redis. After that a supervisor may start the process again."""
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 1.0
 """Seconds between two attempts, the first time and at most."""
 

@@ -79,7 +79,7 @@ class Fleet:
         return http.client.HTTPConnection(self.url.host, self.url.port, timeout=30)
 
     def refuses_connections(self) -> bool:
-        """True if nobody listens at the port."""
+        """True if no process listens at the port."""
         try:
             with closing(self.connect()) as connection:
                 connection.connect()

@@ -123,7 +123,7 @@ def is_reader_behind(server: Server, key: StreamKey) -> bool:
 
 
 def waits(server: Server, key: StreamKey) -> bool:
-    """Whether whoever watches a log has read all that is known of it, and reads what is told."""
+    """Whether the reader of a watched log knows all of it, and reads what is told."""
     legacy = server._legacy  # noqa: SLF001
     watch = None if legacy is None else legacy.streams._watches.get(key)  # noqa: SLF001
     if watch is not None and not watch.is_polled:

@@ -124,7 +124,7 @@ CHECKERS = {
     "no exceptions": "machines raise nothing",
     "kept": "what a store has not done is done again until it works",
     "woken": "a log is read soon of whose change the store has told",
-    "leases": "only the dead are taken for dead, and whoever waits for them is told soon",
+    "leases": "only the dead are taken for dead, and clients that wait for them are told soon",
     "nothing left": "when all clients have left, servers and clients hold nothing",
 }
 """What is looked for, by name."""
