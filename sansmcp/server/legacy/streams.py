@@ -333,7 +333,6 @@ class ResumableStream:
         self._appending = None
         self._unstored.clear()
         self._advance(LogEvent.HAND_OVER)
-        self.table.core.timers.stop(Timer.STORED, self)
 
     def on_append_behind(self) -> None:
         """The store has lost the end of the log: go on without it, and without event ids."""
@@ -516,6 +515,8 @@ class ResumableStream:
 
     def _advance(self, event: LogEvent) -> None:
         self.state = advance(LOG, self.state, event)
+        if self.state is not LogState.WRITING:
+            self.table.core.timers.stop(Timer.STORED, self)  # nothing is to be refreshed
 
     def _tidy_orphan(self) -> None:
         """Forget a stream that is no longer stored and belongs to no session."""
