@@ -137,7 +137,7 @@ def _returned(result: object, *arguments: object, now: float) -> object:
 def test_a_result_that_is_no_time(monkeypatch: pytest.MonkeyPatch) -> None:
     harness = ServerHarness(shared_store=True, rate_limit=LIMIT)
     for result in (None, -1.0, float("inf"), float("nan"), "1"):
-        monkeypatch.setattr(MemoryStore, "take", partial(_returned, result))
+        monkeypatch.setattr(MemoryStore, "take", staticmethod(partial(_returned, result)))
         harness.events.clear()
         harness.post(initialize(LATEST, {}))
         (failure,) = [each for each in harness.events if isinstance(each, StoreFailed)]
@@ -153,7 +153,7 @@ def test_a_store_that_does_not_answer_is_not_waited_for() -> None:
     harness.wait(0.1)
     assert calls_of(harness) == 2
     harness.wait(2)
-    harness.post(request(3), session)  # while an answer is overdue, nobody waits
+    harness.post(request(3), session)  # handled at once: an answer is overdue
     assert calls_of(harness) == 3
     assert len(harness.takes) == 2
     harness.answer(5.0)  # too late
