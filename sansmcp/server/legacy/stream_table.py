@@ -227,7 +227,6 @@ class StreamTable:
         """Forget a stream that is settled: everything about it is in the store."""
         if stream.is_settled and stream.key is not None:
             self.stop_following(stream)
-            self.core.timers.stop(Timer.STORED, stream)
             self._streams.pop(stream.key, None)
             stream.siblings.pop(stream, None)
 
