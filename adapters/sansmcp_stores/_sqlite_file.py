@@ -33,7 +33,17 @@ _VERSION = 3
 _FIRST_TABLES = {"entries", "totals", "secrets"}
 """Those of version 0.1.0, which kept the key in the file."""
 
-_SCHEMA = """
+_SINCE_VERSION_3 = """
+CREATE TABLE buckets (name TEXT PRIMARY KEY, full_at REAL NOT NULL);
+CREATE INDEX buckets_by_time ON buckets (full_at);
+CREATE TABLE drops (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    principal TEXT NOT NULL,
+    session TEXT NOT NULL
+);
+"""
+
+_SCHEMA = f"""{_SINCE_VERSION_3}
 CREATE TABLE entries (
     arrival INTEGER PRIMARY KEY AUTOINCREMENT,
     principal TEXT NOT NULL,
@@ -63,13 +73,6 @@ CREATE TABLE sessions (
     PRIMARY KEY (principal, session)
 );
 CREATE INDEX sessions_by_cost ON sessions (principal, cost);
-CREATE TABLE buckets (name TEXT PRIMARY KEY, full_at REAL NOT NULL);
-CREATE INDEX buckets_by_time ON buckets (full_at);
-CREATE TABLE drops (
-    number INTEGER PRIMARY KEY AUTOINCREMENT,
-    principal TEXT NOT NULL,
-    session TEXT NOT NULL
-);
 CREATE TRIGGER added AFTER INSERT ON entries BEGIN
     UPDATE totals SET count = count + 1, cost = cost + new.cost;
     INSERT INTO principals VALUES (new.principal, new.cost)
@@ -89,16 +92,9 @@ END;
 """
 """``first`` and ``token`` are those of the append, in its last entry; NULL in the others."""
 
-_FROM_VERSION_2 = """
+_FROM_VERSION_2 = f"""{_SINCE_VERSION_3}
 ALTER TABLE entries ADD COLUMN first INTEGER;
 ALTER TABLE entries ADD COLUMN token TEXT;
-CREATE TABLE buckets (name TEXT PRIMARY KEY, full_at REAL NOT NULL);
-CREATE INDEX buckets_by_time ON buckets (full_at);
-CREATE TABLE drops (
-    number INTEGER PRIMARY KEY AUTOINCREMENT,
-    principal TEXT NOT NULL,
-    session TEXT NOT NULL
-);
 """
 
 _ENTRY_COST = 60

@@ -4,8 +4,8 @@ A client is its principal, or its address where there is no authentication. Only
 responses, notifications and cancellations end what runs, so they are always taken.
 
 Each instance counts what comes to it. If instances share a store, a request that passes there waits
-until the store has counted it for all of them. A store that does not answer in time, or fails,
-refuses nobody: the count of the instance decides then.
+until the store has counted it for all of them. If the store does not answer in time,
+or fails, the count of the instance decides.
 """
 
 from __future__ import annotations

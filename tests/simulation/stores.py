@@ -491,7 +491,7 @@ class StoreSeat:
     def _check_wanted(self, effect: StoreAppend) -> None:
         """Fail if answers are added to a turn although its call was seen to be cancelled.
 
-        Whoever adds them has read the log of the cancellation before, not long ago.
+        The instance that adds them has read the log of the cancellation shortly before.
         """
         log = self._world.parked.get(effect.stream)
         if log is None:

@@ -100,7 +100,7 @@ def test_threads_do_the_same(open_store: OpenStore) -> None:
 
 
 def test_each_counts_alone_while_the_store_is_away(redis_server: RedisServer) -> None:
-    """What the servers admit then is bounded, too, and nobody is refused for the store's sake."""
+    """Each server admits what its own count allows; no request is refused because of the store."""
 
     async def main(*stores: RedisStore) -> None:
         async with serving(*stores) as urls:
