@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import socket
 import threading
 from pathlib import Path
@@ -173,6 +174,32 @@ def test_over_tls(start: Start) -> None:
             assert client.call_tool("echo", large)["echo"] == large
     with pytest.raises(Disconnected, match="certificate verify failed"):
         sansmcp_blocking.connect(serving.url, reconnect=ONCE)
+
+
+def test_a_signal_that_interrupts_another_thread_is_noticed(
+    start: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen with SIGTERM: the main thread waited on, until a second one came."""
+    serving, is_waiting, join = start(), threading.Event(), threading.Thread.join
+
+    def joining(thread: threading.Thread, timeout: float | None = None) -> None:
+        is_waiting.set()
+        join(thread, timeout)
+
+    def interrupt() -> None:
+        is_waiting.wait(PATIENCE)
+        signal.raise_signal(signal.SIGUSR1)  # in this thread
+
+    before = signal.signal(signal.SIGUSR1, lambda number, frame: serving.stop())
+    try:
+        other = threading.Thread(target=interrupt)
+        other.start()
+        with monkeypatch.context() as patched:
+            patched.setattr(threading.Thread, "join", joining)
+            assert serving.wait(PATIENCE)
+        other.join()
+    finally:
+        signal.signal(signal.SIGUSR1, before)
 
 
 def raw(serving: RunningServer) -> socket.socket:
