@@ -522,6 +522,28 @@ def test_a_change_is_not_missed_while_a_second_reader_begins() -> None:
     assert methods(again) == ["b"]
 
 
+def test_a_page_for_a_reader_that_has_gone_leaves_the_next_one_alone() -> None:
+    """Seed 408093671076 of the simulator: the table forgot the stream of the second reader."""
+    instances, session, resumed, _ = following()
+    second, cursor = instances[1], resumed.last_id
+    resumed.lose_connection()
+    second.store_works = False
+    gone = second.get(session, cursor)
+    second.use_store_once()  # the session is still known
+    (page,) = second.waiting
+    assert isinstance(page, StoreRead)
+    gone.lose_connection()
+    second.waiting.clear()
+    again = second.get(session, cursor)
+    second.use_store_once()
+    found = instances.store.read(page.stream, page.after, limit=9, max_bytes=9999)
+    second.run_action(second.server.read_completed, page, found)
+    second.get(session, cursor)
+    while second.waiting:
+        second.use_store_once()
+    assert again.ended  # because its client reads elsewhere
+
+
 def test_a_watch_ends_with_its_reader() -> None:
     instances, _, resumed, _ = following(store_tells=True)
     second = instances[1]

@@ -224,11 +224,15 @@ class StreamTable:
                 self.writers.follow(user)
 
     def discard_settled(self, stream: ResumableStream) -> None:
-        """Forget a stream that is settled: everything about it is in the store."""
-        if stream.is_settled and stream.key is not None:
+        """Forget a stream that is settled: everything about it is in the store.
+
+        One that was forgotten comes here again when its last read ends. The client may have resumed
+        meanwhile, and then its key belongs to another stream.
+        """
+        if stream.is_settled and stream.key is not None and stream in stream.siblings:
             self.stop_following(stream)
-            self._streams.pop(stream.key, None)
-            stream.siblings.pop(stream, None)
+            del self._streams[stream.key]
+            del stream.siblings[stream]
 
     def stop_following(self, stream: ResumableStream) -> None:
         """Watch a stream no more: it has no reader, or this instance writes it."""
