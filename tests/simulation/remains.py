@@ -133,10 +133,13 @@ def waits(server: Server, key: StreamKey) -> bool:
 
 
 def writes(server: Server, key: StreamKey) -> bool:
-    """Whether a server adds to a log, or has something to add to it."""
+    """Whether a server adds to a log, or has something to add to it.
+
+    A stream whose log has failed goes on without it: others may take the log over.
+    """
     legacy = server._legacy  # noqa: SLF001
     stream = None if legacy is None else legacy.streams._streams.get(key)  # noqa: SLF001
-    return stream is not None and (stream.is_written or stream.is_ending)
+    return stream is not None and stream.is_stored and (stream.is_written or stream.is_ending)
 
 
 def name_in_logs(server: Server) -> str:
