@@ -37,6 +37,7 @@ from sansmcp.http11_parser import Http11Parser
 from sansmcp.messages import Request
 from sansmcp.meta_keys import LISTEN
 from sansmcp.revisions import HANDSHAKE_VERSIONS, REVISIONS
+from sansmcp.server.refusals import no_handshake
 from sansmcp.testing import VirtualClock, sequential_tokens
 from sansmcp.trace import Tracer
 
@@ -175,6 +176,7 @@ SOMETIMES = (
     "handler cancelled",
     "handler lets its client go",
     "handler waits",
+    "initialize not known to a server of another make",
     "input required",
     "instance killed",
     "instance killed while a handler runs",
@@ -253,7 +255,7 @@ _HIDES_DEATH = frozenset(
 _FAULTS_LAST = 25.0
 """Seconds."""
 _MODERN = ("2026-07-28",)
-_NO_HANDSHAKE = b"There is no initialize"
+_NO_HANDSHAKE = no_handshake(Request(0, "initialize"), ()).message.partition(":")[0].encode()
 """In what our own server says to ``initialize`` where it serves no revision that has it."""
 _SETTLING = 4000.0
 """Seconds within which all calls have to end once there are no faults: questions stop clocks."""
@@ -862,6 +864,7 @@ class World:
     def words_of(self, data: bytes) -> bytes:
         """What a server sends; one of another make just does not know ``initialize``."""
         if self.is_of_another_make and _NO_HANDSHAKE in data:
+            self.reach("initialize not known to a server of another make")
             data = data.replace(b"%d" % UNSUPPORTED_VERSION, b"%d" % METHOD_NOT_FOUND)
         return data
 
