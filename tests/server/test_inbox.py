@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from sansmcp import Limits
 from sansmcp.effects import StoreAppend, StoreRead
 from sansmcp.events import StoreFailed
 from sansmcp.store import StreamKey
@@ -86,6 +87,27 @@ def test_what_comes_later_does_not_overtake_what_waits_in_the_inbox() -> None:
     first.store_works = first.leases_work = True
     assert notify(first, session, HELLO)
     assert methods(listener) == [HELLO, AGAIN, HELLO]
+
+
+def test_what_comes_later_does_not_overtake_what_was_dropped_here() -> None:
+    """Seed 996178905291 of the simulator: another instance sent it, after what came later."""
+    first, second = instances = Instances(limits=Limits(max_pending_entries=1))
+    session = instances.open_session()
+    listener = first.get(session)
+    second.post(PING, session)
+    instances.wait(1)
+    slow_down(first)
+    for method in (f"{HELLO}/1", f"{HELLO}/2", f"{HELLO}/3"):
+        assert notify(second, session, method)
+    instances.wait(1)
+    speed_up(first)
+    assert methods(listener) == [f"{HELLO}/1", f"{HELLO}/2"]
+    assert notify(first, session, AGAIN)
+    assert methods(listener) == [f"{HELLO}/1", f"{HELLO}/2", AGAIN]
+    moved = second.get(session, listener.last_id)
+    wait(LEASE + 2, second)  # the first one is dead
+    assert notify(second, session, HELLO)
+    assert methods(moved) == [HELLO]
 
 
 def test_a_second_stream_does_not_repeat_it() -> None:

@@ -176,6 +176,12 @@ class LegacySession(CallOwner, Session):
         return all(stream.has_stored_all for stream in self._standalone)
 
     @property
+    def drops_messages(self) -> bool:
+        """True if too many messages of the standalone stream wait for the store."""
+        stream = self._heard_stream
+        return stream is not None and stream.is_above_high_water
+
+    @property
     def _heard_stream(self) -> ResumableStream | None:
         """The standalone stream for messages: the last one that is read, or else the last one.
 
