@@ -12,6 +12,7 @@ are stored in a stream.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Protocol
 
 import attrs
@@ -92,9 +93,19 @@ class Inbox:
         """Leave a message. Returns False if too many wait for the store."""
         return self._log.add(_MESSAGE + data)
 
-    def subscribe(self, uri: str, *, ends: bool) -> None:
-        """Tell of a subscription to a resource, or its end."""
-        self._log.add((_UNSUBSCRIBED if ends else _SUBSCRIBED) + uri.encode())
+    @property
+    def is_awaited(self) -> bool:
+        """True if responses wait until subscriptions are stored."""
+        return self._log.is_awaited
+
+    def subscribe(self, uri: str, on_stored: Callable[[bool], object], *, ends: bool) -> bool:
+        """Tell of a subscription to a resource, or its end.
+
+        ``on_stored`` is called when that is stored, with False if the store has failed. Returns
+        False if it is not stored, because too many entries wait for the store.
+        """
+        kind = _UNSUBSCRIBED if ends else _SUBSCRIBED
+        return self._log.add(kind + uri.encode(), on_stored=on_stored)
 
     def follow(self, taken: int) -> None:
         """Forward the messages after a number: this instance writes the standalone stream."""
