@@ -139,6 +139,32 @@ def test_whoever_continues_the_stream_goes_on_in_the_inbox() -> None:
     assert first.server.sessions
 
 
+def test_whoever_continues_the_stream_writes_to_its_present_reader() -> None:
+    """Seed 652690170874 of the simulator: the page that the reader before waited for came late."""
+    first, second = instances = Instances()
+    session = instances.open_session()
+    listener = first.get(session)
+    for _ in range(5):
+        assert notify(first, session, AGAIN)
+    reader = second.get(session, listener.last_id)
+    slow_down(second)
+    second.wait(1)
+    (late,) = (
+        each
+        for each in second.waiting
+        if isinstance(each, StoreRead) and listener.last_id.startswith(each.stream.stream)
+    )
+    reader.lose_connection()
+    moved = second.get(session, listener.last_id)
+    second.use_store_except(late)
+    assert moved.status == 200
+    speed_up(second)
+    wait(LEASE + 2, second)  # the first one is dead
+    assert notify(second, session, HELLO)
+    wait(1, second)
+    assert methods(moved) == [HELLO]
+
+
 def subscribe(harness: ServerHarness, session: str, method: str) -> None:
     talk = harness.post(request(1, method, uri="test://a"), session)
     assert talk.json["result"] == {}

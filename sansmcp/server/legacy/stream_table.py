@@ -224,10 +224,14 @@ class StreamTable:
                 self.writers.follow(user)
 
     def discard_settled(self, stream: ResumableStream) -> None:
-        """Forget a stream that is settled: everything about it is in the store."""
-        if stream.is_settled and stream.key is not None:
+        """Forget a stream that is settled: everything about it is in the store.
+
+        A page can come after that, for a reader that has gone. A new reader of the log then has
+        another object, which stays.
+        """
+        if stream.is_settled and stream.key is not None and self._streams.get(stream.key) is stream:
             self.stop_following(stream)
-            self._streams.pop(stream.key, None)
+            del self._streams[stream.key]
             stream.siblings.pop(stream, None)
 
     def stop_following(self, stream: ResumableStream) -> None:
