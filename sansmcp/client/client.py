@@ -1510,6 +1510,8 @@ class Client:
         stream = request.stream
         match outcome:
             case Request() | Notification() | Response() | ErrorResponse():
+                if stream is not None and stream.cursor is not None:
+                    request.refusals = 0  # without a cursor, messages are no progress
                 self._on_message(outcome, request)
             case OtherEvent(event):
                 self._on_multi_turn_event(request, event)

@@ -174,7 +174,7 @@ class PendingRequest:
     cache_generation: int = attrs.field(default=0, init=False)
     """``Cache.generation`` when the request was made."""
     refusals: int = attrs.field(default=0, init=False)
-    """How often the server has refused it before it ran anything."""
+    """How often the server has refused it without running anything, since the last progress."""
     pages: int = attrs.field(default=0, init=False)
     """The number of pages of a list of tools received so far."""
     _has_refetched_tools: bool = attrs.field(default=False, init=False)

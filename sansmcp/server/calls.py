@@ -11,7 +11,8 @@ Source: 2025-03-26 to 2025-11-25, basic/utilities: progress, cancellation.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 import attrs
@@ -35,6 +36,7 @@ from ..revisions import Revision
 from ..server_call import Peer, ServerCall
 from ..states import CALL, CallEvent, CallState, advance
 from ..timers import Timer
+from . import refusals
 from .core import ServerCore
 from .input_checks import no_input
 from .options import milliseconds_of
@@ -61,8 +63,13 @@ class CallOwner(Peer):
     def touch(self) -> None:
         """Record that a call has ended."""
 
-    def succeeded(self, request: Request) -> None:
-        """Record that a request is about to get a result as its response."""
+    def succeeded(self, request: Request, on_stored: Callable[[bool], object]) -> bool:
+        """Record that a request is about to get a result as its response.
+
+        Returns True if the response has to wait until the store has what the request has changed.
+        ``on_stored`` is called then, with False if the store has failed.
+        """
+        return False
 
     def register_request(self, call: RunningCall, method: str) -> int:
         """Return the id for a new server request, and remember its call.
@@ -360,9 +367,19 @@ class RunningCall(ServerCall):
             return False
         self._discard(cancel_requests=True)
         if isinstance(message, Response):
-            self._owner.succeeded(self.request)
-        lacks = isinstance(message, ErrorResponse) and message.code == MISSING_CAPABILITY
-        if self._responder.respond(data, 400 if lacks else 200):
+            on_stored = partial(self._on_stored, data)
+            return self._owner.succeeded(self.request, on_stored) or self._respond(data)
+        return self._respond(data, 400 if message.code == MISSING_CAPABILITY else 200)
+
+    def _on_stored(self, data: bytes, is_stored: bool) -> None:
+        """Send the response, because the store has what the request has changed."""
+        if not is_stored:
+            data = jsonrpc.encode(refusals.store_failed(self.request.id).reply)
+        self._respond(data)
+
+    def _respond(self, data: bytes, http_status: int = 200) -> bool:
+        """Send the response. Returns False if the client has disconnected."""
+        if self._responder.respond(data, http_status):
             return True
         self._core.events.append(
             ResponseUndelivered(self, "the client disconnected before the response")

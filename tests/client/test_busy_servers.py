@@ -16,7 +16,7 @@ from sansmcp.revisions import REVISIONS
 from sansmcp.server import refusals
 from sansmcp.server.refusals import RefusalTemplate
 
-from .harness import Asked, ClientHarness, only_failure
+from .harness import Asked, ClientHarness, notification, only_failure
 from .sse_harness import SseHarness
 
 BUSY = [(429, "rate_limited"), (429, None), *((503, reason) for reason in sorted(NOT_RUN))]
@@ -112,6 +112,38 @@ def test_delays_grow_until_the_attempts_are_used_up(harness: ClientHarness) -> N
     assert (event.call, str(event.error)) == (handle, "busy (code -32600)")
     harness.wait(3600)
     assert harness.requests == []
+
+
+def test_attempts_are_counted_anew_after_progress(harness: ClientHarness) -> None:
+    """Seed 492501532010 of the simulator: the session was lost while the call ran."""
+    handle, asked = harness.call(idempotent=True)
+    refuse(asked, 503, "shutting_down")
+    assert (last(harness).call, last(harness).attempt) == (handle, 1)
+    harness.wait(0.5)
+    running = harness.take()
+    running.open_stream()
+    running.event(notification("notifications/message", level="info", data="running"), id="1")
+    running.end()
+    harness.wait(2)
+    harness.take("GET").refuse(404)
+    harness.initialize()
+    refuse(harness.take(), 503, "shutting_down")
+    assert (last(harness).call, last(harness).attempt) == (handle, 1)
+
+
+def test_messages_are_no_progress_if_the_call_starts_from_the_beginning() -> None:
+    """Otherwise a server that always breaks off would be asked for ever."""
+    harness = _connected("2026-07-28")
+    handle, asked = harness.call(idempotent=True)
+    refuse(asked, 503, "shutting_down")
+    harness.wait(0.5)
+    running = harness.take()
+    running.open_stream()
+    running.event(notification("notifications/message", level="info", data="running"))
+    running.cut()
+    harness.wait(2)
+    refuse(harness.take(), 503, "shutting_down")
+    assert (last(harness).call, last(harness).attempt) == (handle, 2)
 
 
 def test_nothing_is_repeated_that_could_not_end_in_time(harness: ClientHarness) -> None:

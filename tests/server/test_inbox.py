@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from sansmcp import Limits
 from sansmcp.effects import StoreAppend, StoreRead
-from sansmcp.events import StoreFailed
+from sansmcp.events import ResponseUndelivered, StoreFailed
 from sansmcp.store import StreamKey
 
 from .harness import PING, RawExchange, ServerHarness, methods, request
@@ -88,6 +91,27 @@ def test_what_comes_later_does_not_overtake_what_waits_in_the_inbox() -> None:
     assert methods(listener) == [HELLO, AGAIN, HELLO]
 
 
+def test_what_comes_later_does_not_overtake_what_was_dropped_here() -> None:
+    """Seed 996178905291 of the simulator: another instance sent it, after what came later."""
+    first, second = instances = Instances(limits=Limits(max_pending_entries=1))
+    session = instances.open_session()
+    listener = first.get(session)
+    second.post(PING, session)
+    instances.wait(1)
+    slow_down(first)
+    for method in (f"{HELLO}/1", f"{HELLO}/2", f"{HELLO}/3"):
+        assert notify(second, session, method)
+    instances.wait(1)
+    speed_up(first)
+    assert methods(listener) == [f"{HELLO}/1", f"{HELLO}/2"]
+    assert notify(first, session, AGAIN)
+    assert methods(listener) == [f"{HELLO}/1", f"{HELLO}/2", AGAIN]
+    moved = second.get(session, listener.last_id)
+    wait(LEASE + 2, second)  # the first one is dead
+    assert notify(second, session, HELLO)
+    assert methods(moved) == [HELLO]
+
+
 def test_a_second_stream_does_not_repeat_it() -> None:
     first, second = instances = Instances()
     session = instances.open_session()
@@ -113,6 +137,32 @@ def test_whoever_continues_the_stream_goes_on_in_the_inbox() -> None:
     wait(LEASE + 2, second)
     assert methods(moved) == [AGAIN]
     assert first.server.sessions
+
+
+def test_whoever_continues_the_stream_writes_to_its_present_reader() -> None:
+    """Seed 652690170874 of the simulator: the page that the reader before waited for came late."""
+    first, second = instances = Instances()
+    session = instances.open_session()
+    listener = first.get(session)
+    for _ in range(5):
+        assert notify(first, session, AGAIN)
+    reader = second.get(session, listener.last_id)
+    slow_down(second)
+    second.wait(1)
+    (late,) = (
+        each
+        for each in second.waiting
+        if isinstance(each, StoreRead) and listener.last_id.startswith(each.stream.stream)
+    )
+    reader.lose_connection()
+    moved = second.get(session, listener.last_id)
+    second.use_store_except(late)
+    assert moved.status == 200
+    speed_up(second)
+    wait(LEASE + 2, second)  # the first one is dead
+    assert notify(second, session, HELLO)
+    wait(1, second)
+    assert methods(moved) == [HELLO]
 
 
 def subscribe(harness: ServerHarness, session: str, method: str) -> None:
@@ -151,6 +201,76 @@ def test_a_subscription_is_known_where_the_stream_goes_on() -> None:
     update(second)
     wait(1, second)
     assert methods(moved) == [UPDATED]
+
+
+# A subscription that waits for the store
+
+
+def subscribing(**settings: Any) -> tuple[Instances, str, RawExchange, RawExchange]:
+    """A client listens to the first instance, and the second one is to store a subscription."""
+    first, second = instances = Instances(app=modern_app(), **settings)
+    session = instances.open_session()
+    listener = first.get(session)
+    second.post(PING, session)
+    slow_down(second)
+    talk = second.post(request(1, "resources/subscribe", uri="test://a"), session)
+    second.use_store_once()  # the session is looked up
+    return instances, session, listener, talk
+
+
+def test_a_subscription_is_acknowledged_when_it_is_stored() -> None:
+    """Seed 1657094755612 of the simulator: the instance died after its response, and before."""
+    (first, second), _, listener, talk = subscribing()
+    assert talk.status is None
+    assert second.server.is_busy
+    while second.waiting:
+        assert talk.status is None
+        second.use_store_once()
+    assert talk.json["result"] == {}
+    assert not second.server.is_busy
+    first.wait(1)  # the second one is dead
+    update(first)
+    first.wait(1)
+    assert methods(listener) == [UPDATED]
+
+
+def test_a_subscription_that_the_store_does_not_take_is_refused() -> None:
+    (_, second), _, _, talk = subscribing()
+    fail_for_long(second)
+    assert talk.messages[-1]["error"]["data"]["reason"] == "store_failed"
+    assert not second.server.is_busy
+
+
+def test_a_subscription_ends_with_its_session() -> None:
+    (_, second), _, _, talk = subscribing()
+    (session,) = second.server.sessions
+    second.run_action(second.server.end_session, session, "the operator wants it")
+    assert talk.json["result"] == {}
+    speed_up(second)
+    assert not second.server.is_busy
+
+
+def test_nobody_waits_behind_too_many_entries() -> None:
+    (_, second), session, _, talk = subscribing(limits=Limits(max_pending_entries=1))
+    other = second.post(request(2, "resources/unsubscribe", uri="test://b"), session)
+    (lookup,) = (
+        each
+        for each in second.waiting
+        if isinstance(each, StoreRead) and each.stream.stream == ".session"
+    )
+    second.waiting.remove(lookup)
+    second.perform_store_effect(lookup)
+    second.run_pending()
+    assert (talk.status, other.json["result"]) == (None, {})
+    speed_up(second)
+    assert talk.json["result"] == {}
+
+
+def test_whoever_has_gone_meanwhile_gets_no_response() -> None:
+    (_, second), _, _, talk = subscribing()
+    talk.lose_connection()
+    speed_up(second)
+    assert any(isinstance(event, ResponseUndelivered) for event in second.events)
 
 
 def test_an_inbox_that_was_begun_anew_is_read() -> None:

@@ -224,7 +224,6 @@ class Customer(Host):
         """When it has first asked to be told of it."""
         self.is_subscribed = False
         """Whether a session of the handshake revisions has said that it is."""
-        self.subscribed_at = -math.inf
         self.unsubscribed_at = math.inf
         self.answered: set[tuple[Any, ...]] = set()
         """The questions that its application has answered."""

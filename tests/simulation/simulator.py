@@ -7,7 +7,6 @@ all the time, so a world needs no expectations of its own.
 
 from __future__ import annotations
 
-import math
 import signal
 import traceback
 import zlib
@@ -38,6 +37,7 @@ from sansmcp.http11_parser import Http11Parser
 from sansmcp.messages import Request
 from sansmcp.meta_keys import LISTEN
 from sansmcp.revisions import HANDSHAKE_VERSIONS, REVISIONS
+from sansmcp.server.refusals import no_handshake
 from sansmcp.testing import VirtualClock, sequential_tokens
 from sansmcp.trace import Tracer
 
@@ -46,7 +46,7 @@ from .batches import PRINCIPAL, VERSION, Batcher
 from .fates import Fates
 from .network import Wire
 from .peers import SUBSCRIBE, TICKS, UNSUBSCRIBE, Customer, Host, Instance, Made
-from .stores import LATEST, NotingStore, Outage
+from .stores import NotingStore, Outage
 
 FEATURES = {
     "cuts": 0.5,
@@ -176,6 +176,7 @@ SOMETIMES = (
     "handler cancelled",
     "handler lets its client go",
     "handler waits",
+    "initialize not known to a server of another make",
     "input required",
     "instance killed",
     "instance killed while a handler runs",
@@ -254,7 +255,7 @@ _HIDES_DEATH = frozenset(
 _FAULTS_LAST = 25.0
 """Seconds."""
 _MODERN = ("2026-07-28",)
-_NO_HANDSHAKE = b"There is no initialize"
+_NO_HANDSHAKE = no_handshake(Request(0, "initialize"), ()).message.partition(":")[0].encode()
 """In what our own server says to ``initialize`` where it serves no revision that has it."""
 _SETTLING = 4000.0
 """Seconds within which all calls have to end once there are no faults: questions stop clocks."""
@@ -360,8 +361,6 @@ class World:
         """When cancellations were left in the store for another instance."""
         self.parked: dict[StreamKey, StreamKey] = {}
         """Where calls would find that they were cancelled, by the logs of answers to them."""
-        self.killed_at = math.inf
-        """When an instance was killed last."""
         self.stopped: set[str] = set()
         """Calls whose handlers were running at an instance when it stopped."""
         self.began: dict[str, float] = {}
@@ -865,6 +864,7 @@ class World:
     def words_of(self, data: bytes) -> bytes:
         """What a server sends; one of another make just does not know ``initialize``."""
         if self.is_of_another_make and _NO_HANDSHAKE in data:
+            self.reach("initialize not known to a server of another make")
             data = data.replace(b"%d" % UNSUPPORTED_VERSION, b"%d" % METHOD_NOT_FOUND)
         return data
 
@@ -944,18 +944,10 @@ class World:
         self.tell(f"{instance.name} is killed")
         self.reach("instance killed")
         self.causes.add("kill")
-        self.killed_at = self.clock.now
-        for customer in self.customers:
-            self._forget_subscription(customer)
         if instance.pipes is not None:
             instance.pipes.exit(-9)
             return
         self.replace(instance)
-
-    def _forget_subscription(self, customer: Customer) -> None:
-        """An instance responds to a subscription, and stores it then: it may die in between."""
-        if abs(customer.subscribed_at - self.killed_at) < 2 * LATEST:
-            customer.is_subscribed = False
 
     # What its parts want of it
 
@@ -1139,8 +1131,6 @@ class World:
             self.fail("causes", f"{errand.name} is over, and no server has stopped")
         if errand.method in (SUBSCRIBE, UNSUBSCRIBE):
             customer.is_subscribed = errand.method == SUBSCRIBE
-            customer.subscribed_at = self.clock.now
-            self._forget_subscription(customer)
             if errand.method == UNSUBSCRIBE:
                 self.reach("unsubscribed")
                 customer.unsubscribed_at = self.clock.now

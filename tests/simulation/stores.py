@@ -497,6 +497,11 @@ class StoreSeat:
         if log is None:
             return
         cancelled_at = self._world.stored_cancellations.get(log, math.inf)
+        assert self.store is not None
+        if self.store.store.read(log, 0, limit=1, max_bytes=1) is None:
+            # The client has ended the session, and the store has deleted the cancellation with it,
+            # before this instance read it. No handler goes on in a session that has ended.
+            return
         since = self._world.clock.now - LATEST - 0.1
         if min((at for at in self._looked[log] if at >= since), default=-1.0) > cancelled_at:
             text = f"{self._instance.name} takes answers of a cancelled call: {log}"

@@ -64,7 +64,7 @@ class LegacyServer:
     @property
     def is_busy(self) -> bool:
         """True if calls run in sessions, or their responses are being stored."""
-        return any(session.calls for session in self.sessions) or self.streams.are_ending
+        return any(session.is_responding for session in self.sessions) or self.streams.are_ending
 
     def shut_down(self) -> None:
         """End all sessions and their streams."""

@@ -12,6 +12,7 @@ are stored in a stream.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Protocol
 
 import attrs
@@ -43,6 +44,11 @@ class Receiver(Protocol):
         """True if the store has all messages of the standalone streams."""
         ...
 
+    @property
+    def drops_messages(self) -> bool:
+        """True if too many messages of the standalone stream wait for the store."""
+        ...
+
     def forward(self, data: bytes | None, log: str, seq: int | None) -> None:
         """Send a message of a shared log to the client, if it listens to this instance."""
 
@@ -67,6 +73,10 @@ class Inbox:
     """The number of the last message that is in a standalone stream."""
     _noted: int = attrs.field(default=0, init=False)
     """The same, as noted in the log."""
+    _has_dropped: bool = attrs.field(default=False, init=False)
+    """True if the last message was dropped. Another instance that continues the stream sends it,
+    unless a later message of the log is in the stream.
+    """
     _saved_at: float = attrs.field(default=-math.inf, init=False)
     """When all subscriptions were last appended."""
 
@@ -76,21 +86,32 @@ class Inbox:
     @property
     def is_forwarded(self) -> bool:
         """True if no message of this instance, or known to be in the log, is still to be sent."""
-        return not (self._is_first_pass or self._waiting or self._log.has_pending(_MESSAGE))
+        has_unsent = self._is_first_pass or self._waiting or self._has_dropped
+        return not (has_unsent or self._log.has_pending(_MESSAGE))
 
     def add_message(self, data: bytes) -> bool:
         """Leave a message. Returns False if too many wait for the store."""
         return self._log.add(_MESSAGE + data)
 
-    def subscribe(self, uri: str, *, ends: bool) -> None:
-        """Tell of a subscription to a resource, or its end."""
-        self._log.add((_UNSUBSCRIBED if ends else _SUBSCRIBED) + uri.encode())
+    @property
+    def is_awaited(self) -> bool:
+        """True if responses wait until subscriptions are stored."""
+        return self._log.is_awaited
+
+    def subscribe(self, uri: str, on_stored: Callable[[bool], object], *, ends: bool) -> bool:
+        """Tell of a subscription to a resource, or its end.
+
+        ``on_stored`` is called when that is stored, with False if the store has failed. Returns
+        False if it is not stored, because too many entries wait for the store.
+        """
+        kind = _UNSUBSCRIBED if ends else _SUBSCRIBED
+        return self._log.add(kind + uri.encode(), on_stored=on_stored)
 
     def follow(self, taken: int) -> None:
         """Forward the messages after a number: this instance writes the standalone stream."""
         if not self._log.is_followed:
             self._place, self._taken, self._noted = taken, 0, 0
-            self._is_first_pass = True
+            self._is_first_pass, self._has_dropped = True, False
             self._saved_at = self._table.core.now
             self._waiting.clear()
             self._log.follow(after=0)
@@ -130,6 +151,7 @@ class Inbox:
         self._is_first_pass = False
         for seq, message in self._waiting.items():
             if seq > before:
+                self._has_dropped = self._receiver.drops_messages
                 self._receiver.forward(message, INBOX, seq)
                 self._taken = seq
         self._waiting.clear()

@@ -176,6 +176,12 @@ class LegacySession(CallOwner, Session):
         return all(stream.has_stored_all for stream in self._standalone)
 
     @property
+    def drops_messages(self) -> bool:
+        """True if too many messages of the standalone stream wait for the store."""
+        stream = self._heard_stream
+        return stream is not None and stream.is_above_high_water
+
+    @property
     def _heard_stream(self) -> ResumableStream | None:
         """The standalone stream for messages: the last one that is read, or else the last one.
 
@@ -231,19 +237,29 @@ class LegacySession(CallOwner, Session):
         return self._core.options.shared_store and self.can_park
 
     @property
+    def is_responding(self) -> bool:
+        """True if calls run, or if the response to a subscription waits for the store."""
+        return bool(self.calls) or (self._inbox is not None and self._inbox.is_awaited)
+
+    @property
     def is_reachable(self) -> bool:
         """True if messages that belong to no call can reach the client."""
         return self.id is not None or self.sink is not None
 
-    def succeeded(self, request: Request) -> None:
-        """Record a subscription to a resource, or its end."""
+    def succeeded(self, request: Request, on_stored: Callable[[bool], object]) -> bool:
+        """Record a subscription to a resource, or its end.
+
+        If instances share the session, the client is told when all of them can know it.
+        """
         if request.method == SUBSCRIBE:
             self.subscriptions.add((request.params or {})["uri"])
         elif request.method == UNSUBSCRIBE:
             self.subscriptions.discard((request.params or {})["uri"])
-        if request.method in (SUBSCRIBE, UNSUBSCRIBE) and self.is_shared:
-            ends = request.method == UNSUBSCRIBE
-            self.inbox.subscribe((request.params or {})["uri"], ends=ends)
+        else:
+            return False
+        ends = request.method == UNSUBSCRIBE
+        uri = (request.params or {})["uri"]
+        return self.is_shared and self.inbox.subscribe(uri, on_stored, ends=ends)
 
     @property
     def can_park(self) -> bool:

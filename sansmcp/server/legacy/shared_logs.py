@@ -83,6 +83,10 @@ class SharedLog:
     """True if others may have appended entries."""
     _pending: dict[int, bytes] = attrs.field(factory=dict[int, bytes], init=False)
     """The entries to append, by their numbers of this instance."""
+    _on_stored: dict[int, Callable[[bool], object]] = attrs.field(
+        factory=dict[int, "Callable[[bool], object]"], init=False
+    )
+    """By the number of a pending entry: what is called when it is no longer pending."""
     _in_flight: tuple[Entry, ...] = attrs.field(default=(), init=False)
     """The entries that are being appended, the oldest of the pending ones."""
     _appended_after: int = attrs.field(default=0, init=False)
@@ -100,6 +104,11 @@ class SharedLog:
     def has_pending(self, prefix: bytes) -> bool:
         """Return True if data that begin with ``prefix`` were added here, and not passed on yet."""
         return any(data.startswith(prefix) for data in self._pending.values())
+
+    @property
+    def is_awaited(self) -> bool:
+        """True if somebody is told when a pending entry is stored."""
+        return bool(self._on_stored)
 
     def follow(self, after: int | None = None) -> None:
         """Pass on the entries after a number; None for those after the present end."""
@@ -121,20 +130,34 @@ class SharedLog:
     def close(self) -> None:
         """Neither follow nor append: the log is deleted."""
         self.is_closed = True
-        self._pending.clear()
+        for number in tuple(self._pending):
+            self._settle(number, is_stored=True)  # with the session that it is about
         self.leave()
 
-    def add(self, data: bytes, *, coalesce: bool = False) -> bool:
+    def add(
+        self,
+        data: bytes,
+        *,
+        coalesce: bool = False,
+        on_stored: Callable[[bool], object] | None = None,
+    ) -> bool:
         """Append an entry. Returns False if too many wait already.
 
-        ``coalesce``: one entry is enough, if the same waits already.
+        Args:
+            data: the entry.
+            coalesce: one entry is enough, if the same waits already.
+            on_stored: called when the entry is stored, or the log is deleted; with False if the
+                store has failed.
         """
         waiting = islice(self._pending.values(), len(self._in_flight), None)
         if coalesce and data in waiting:
             return True
         if self.is_closed or len(self._pending) >= self._table.limits.max_pending_entries:
             return False
-        self._pending[self._table.next_number()] = data
+        number = self._table.next_number()
+        self._pending[number] = data
+        if on_stored is not None:
+            self._on_stored[number] = on_stored
         self._go_on()
         return True
 
@@ -246,7 +269,7 @@ class SharedLog:
     def _found(self, seq: int | None, entry: SharedEntry) -> None:
         """Pass on an entry, unless that was done before."""
         if entry.instance == self._table.core.instance:
-            self._pending.pop(entry.number, None)
+            self._settle(entry.number, is_stored=seq is not None)
         if entry.number <= self._newest.get(entry.instance, 0):
             return
         self._newest[entry.instance] = entry.number
@@ -255,6 +278,13 @@ class SharedLog:
             self._newest.popitem(last=False)
         if self._is_followed:
             self._on_entry(seq, entry.data)
+
+    def _settle(self, number: int, *, is_stored: bool) -> None:
+        """Forget a pending entry, and tell who waits for it."""
+        self._pending.pop(number, None)
+        on_stored = self._on_stored.pop(number, None)
+        if on_stored is not None:
+            on_stored(is_stored)
 
 
 def _first_seq(instance: str) -> int:

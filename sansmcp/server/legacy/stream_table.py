@@ -226,13 +226,13 @@ class StreamTable:
     def discard_settled(self, stream: ResumableStream) -> None:
         """Forget a stream that is settled: everything about it is in the store.
 
-        One that was forgotten comes here again when its last read ends. The client may have resumed
-        meanwhile, and then its key belongs to another stream.
+        A page can come after that, for a reader that has gone. A new reader of the log then has
+        another object, which stays.
         """
-        if stream.is_settled and stream.key is not None and stream in stream.siblings:
+        if stream.is_settled and stream.key is not None and self._streams.get(stream.key) is stream:
             self.stop_following(stream)
             del self._streams[stream.key]
-            del stream.siblings[stream]
+            stream.siblings.pop(stream, None)
 
     def stop_following(self, stream: ResumableStream) -> None:
         """Watch a stream no more: it has no reader, or this instance writes it."""
