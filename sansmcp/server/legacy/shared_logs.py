@@ -107,7 +107,7 @@ class SharedLog:
 
     @property
     def is_awaited(self) -> bool:
-        """True if somebody is told when a pending entry is stored."""
+        """True if a response waits until a pending entry is stored."""
         return bool(self._on_stored)
 
     def follow(self, after: int | None = None) -> None:
