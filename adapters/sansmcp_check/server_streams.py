@@ -209,7 +209,7 @@ def clients_that_read_slowly(subject: ServerUnderTest) -> None:
     """
     size = 12_000_000  # more than any system's socket buffers hold
     with (
-        serving(subject, limits=Limits(send_timeout=1.0)) as (_, running),
+        serving(subject, limits=Limits(send_timeout=1.0), stream_after=60.0) as (_, running),
         RawPeer(running.url, MODERN) as peer,
     ):
         connection = peer.connect(window=32 * 1024)

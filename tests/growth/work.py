@@ -20,6 +20,8 @@ FAR = 16
 """How many times larger the larger input is where time is taken."""
 
 _ROUNDS = 6
+_LARGE_ROUNDS = 24
+"""Tries until one was not disturbed; a function that is linear needs one on a quiet machine."""
 
 
 def steps(pieces: Iterable[object]) -> int:
@@ -121,7 +123,7 @@ def is_linear_in_time(prepare: Callable[[int], Iterable[object]], size: int) -> 
     """
     small: list[float] = []
     large: list[float] = []
-    for _ in range(_ROUNDS):
+    for _ in range(_LARGE_ROUNDS):
         small += [seconds(prepare(size)) for _ in range(_ROUNDS)]
         large.append(seconds(prepare(FAR * size)))
         if min(large) < FAR**1.5 * min(small):
