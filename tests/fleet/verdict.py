@@ -125,7 +125,7 @@ def _judge_call(
         figures.results += 1
         _judge_result(figures, outcome, begun, ended)
     else:
-        _judge_error(figures, outcome, begun, deaths)
+        _judge_error(figures, outcome, begun, ended, deaths)
 
 
 def _judge_executions(
@@ -166,7 +166,11 @@ def _judge_result(
 
 
 def _judge_error(
-    figures: Figures, outcome: Outcome, begun: list[Record], deaths: Mapping[int, float]
+    figures: Figures,
+    outcome: Outcome,
+    begun: list[Record],
+    ended: list[Record],
+    deaths: Mapping[int, float],
 ) -> None:
     plan, error = outcome.plan, outcome.error
     could_resume = plan.version != MODERN and bool(outcome.reports or outcome.asked)
@@ -174,11 +178,16 @@ def _judge_error(
     match error:
         case sansmcp.JsonRpcError(data={"reason": "instance_lost"}):
             figures.told += 1
+            assert outcome.ended is not None
             death = deaths.get(begun[-1].process) if begun else None
+            if death is None and 0 < len(begun) == len(ended):
+                # The call was parked. The process that has taken it on may have been killed before
+                # it called the handler.
+                since = (at for at in deaths.values() if ended[-1].time < at < outcome.ended)
+                death = min(since, default=None)
             if death is None:
                 figures.add_problem(FALSE, plan.call, f"{text}; its process lives")
             else:
-                assert outcome.ended is not None
                 figures.delays.append(outcome.ended - death)
         case sansmcp.Disconnected() if not could_resume:
             figures.disconnected[plan.version] += 1
