@@ -17,8 +17,9 @@ PYTHON ?= python3
 VENV ?= .venv
 BIN = $(VENV)/bin
 PYTEST = $(BIN)/python -m pytest -q --dist worksteal
-CORE = tests/codecs tests/vocabulary tests/client tests/server tests/http11 tests/testing \
-	tests/stores/test_stores.py tests/loop/test_async_stores.py tests/trio/test_check_adapter.py
+CORE = tests/codecs tests/vocabulary tests/client tests/server tests/auth tests/tokens \
+	tests/http11 tests/testing tests/stores/test_stores.py tests/loop/test_async_stores.py \
+	tests/trio/test_check_adapter.py
 
 # Compiled files save each worker ten seconds of rewriting assertions, and each process of a test some.
 unexport PYTHONDONTWRITEBYTECODE
@@ -101,6 +102,7 @@ bench: $(VENV)/installed-bench
 	$(BIN)/python -m benchmarks.streams 10000
 	$(BIN)/python -m benchmarks.stdio 5000
 	$(BIN)/python -m benchmarks.stores 5000
+	$(BIN)/python -m benchmarks.tasks
 	$(BIN)/python -m benchmarks.footprint
 
 bench-quick: $(VENV)/installed-bench

@@ -36,6 +36,7 @@ from .codecs.jsonrpc import encode as encode_message
 from .codecs.ndjson import NdjsonDecoder, encode_line
 from .codecs.sse import SseDecoder, SseEvent, encode_event
 from .errors import (
+    AuthorizationFailed,
     CallError,
     Disconnected,
     InvalidResponse,
@@ -49,6 +50,8 @@ from .errors import (
     RequestRefused,
     RequestTimeout,
     SessionLost,
+    TaskCancelled,
+    TaskLost,
 )
 from .http import BodyData, BodyEnd, ConnectionLost, RequestHead, RequestHeaders, ResponseHead, Url
 from .limits import Limits
@@ -67,12 +70,29 @@ from .store import (
 from .types import Era, Idle, Secret
 
 if TYPE_CHECKING:
-    from .authentication import Authenticator, ConnectionInfo, PeerCredentials, Refusal
+    from .auth.clients import OAuthClient
+    from .auth.options import (
+        Authorization,
+        ClientCredentials,
+        IdentityAssertion,
+        JwtAssertion,
+        JwtSigner,
+        Login,
+    )
+    from .authentication import Access, Authenticator, ConnectionInfo, PeerCredentials, Refusal
     from .base_call import BaseCall, PeerHandle
-    from .base_client import BaseClient, CallSettings, OriginatingCall, PendingResult, ServerRequest
+    from .base_client import (
+        BaseClient,
+        CallSettings,
+        OriginatingCall,
+        PendingResult,
+        ServerRequest,
+        TaskHandle,
+    )
     from .client.client import Client
     from .client.options import ClientOptions, ClientSettings, KnownServers, ReconnectPolicy
     from .codecs.event_id import EventId
+    from .credentials import CredentialsKey, CredentialStorage, MemoryCredentials
     from .drivers.client import ClientDriver
     from .drivers.server import ServerDriver
     from .http11.client_connection import ClientConnection
@@ -80,6 +100,7 @@ if TYPE_CHECKING:
     from .http11.server_connection import ServerConnection
     from .input_required import InputRequest, InputRequired, StateSigner
     from .memory_store import MemoryStore
+    from .protected_resource import ProtectedResource
     from .rates import RateLimit, RateStore
     from .security import SecurityPolicy
     from .server.exchange import ServerExchange
@@ -87,10 +108,21 @@ if TYPE_CHECKING:
     from .server.server import Server
     from .server.stdio import ServerPipe
     from .server_call import Peer, ServerCall, Session
+    from .static_tokens import StaticTokens
 else:
     __getattr__, __dir__ = _lazy.names(
         globals(),
         {
+            ".auth.clients": ("OAuthClient",),
+            ".auth.options": (
+                "Authorization",
+                "ClientCredentials",
+                "IdentityAssertion",
+                "JwtAssertion",
+                "JwtSigner",
+                "Login",
+            ),
+            ".credentials": ("CredentialStorage", "CredentialsKey", "MemoryCredentials"),
             ".base_call": ("BaseCall", "PeerHandle"),
             ".client.client": ("Client",),
             ".client.options": (
@@ -106,6 +138,7 @@ else:
                 "OriginatingCall",
                 "PendingResult",
                 "ServerRequest",
+                "TaskHandle",
             ),
             ".drivers.client": ("ClientDriver",),
             ".drivers.server": ("ServerDriver",),
@@ -115,7 +148,15 @@ else:
             ".memory_store": ("MemoryStore",),
             ".rates": ("RateLimit", "RateStore"),
             ".security": ("SecurityPolicy",),
-            ".authentication": ("Authenticator", "ConnectionInfo", "PeerCredentials", "Refusal"),
+            ".authentication": (
+                "Access",
+                "Authenticator",
+                "ConnectionInfo",
+                "PeerCredentials",
+                "Refusal",
+            ),
+            ".protected_resource": ("ProtectedResource",),
+            ".static_tokens": ("StaticTokens",),
             ".server_call": ("ServerCall", "Peer", "Session"),
             ".server.exchange": ("ServerExchange",),
             ".server.options": ("ServerOptions", "ServerSettings"),
@@ -129,10 +170,13 @@ __version__ = "0.1.0"
 
 __all__ = [
     "REVISIONS",
+    "Access",
     "App",
     "AppendResult",
     "AsyncStore",
     "Authenticator",
+    "Authorization",
+    "AuthorizationFailed",
     "BaseCall",
     "BaseClient",
     "Batch",
@@ -142,12 +186,15 @@ __all__ = [
     "CallSettings",
     "Client",
     "ClientConnection",
+    "ClientCredentials",
     "ClientDriver",
     "ClientOptions",
     "ClientSettings",
     "ConnectionInfo",
     "ConnectionLost",
     "ConnectionPool",
+    "CredentialStorage",
+    "CredentialsKey",
     "Disconnected",
     "Entry",
     "EntryKind",
@@ -156,19 +203,25 @@ __all__ = [
     "ErrorResponse",
     "EventId",
     "Handler",
+    "IdentityAssertion",
     "Idle",
     "InputRequest",
     "InputRequired",
     "InvalidResponse",
     "JsonRpcError",
+    "JwtAssertion",
+    "JwtSigner",
     "KnownServers",
     "Limits",
     "LocalProtocolError",
+    "Login",
+    "MemoryCredentials",
     "MemoryStore",
     "Message",
     "NdjsonDecoder",
     "NegotiationFailed",
     "Notification",
+    "OAuthClient",
     "OriginatingCall",
     "Page",
     "Peer",
@@ -176,6 +229,7 @@ __all__ = [
     "PeerHandle",
     "PendingResult",
     "ProcessEnded",
+    "ProtectedResource",
     "ProtocolError",
     "RateLimit",
     "RateStore",
@@ -207,8 +261,12 @@ __all__ = [
     "SseDecoder",
     "SseEvent",
     "StateSigner",
+    "StaticTokens",
     "Store",
     "StreamKey",
+    "TaskCancelled",
+    "TaskHandle",
+    "TaskLost",
     "Url",
     "WatchableStore",
     "decode_envelope",

@@ -7,15 +7,17 @@ belong to frameworks on top.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from inspect import iscoroutinefunction
 from types import NoneType
-from typing import Any, TypeAlias, TypeVar, cast
+from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 import attrs
 
 from .errors import LocalProtocolError, check_delay, check_type
+from .messages import Request
+from .scopes import checked_scopes
 
 Handler: TypeAlias = Callable[..., Any]
 """Takes the adapter's call object and returns the result.
@@ -28,6 +30,12 @@ the handler needs input from the client first. A :class:`~sansmcp.errors.JsonRpc
 raises is sent to the client. Any other exception becomes "Internal error", code -32603, and is
 reported on the server only.
 """
+
+TaskRule: TypeAlias = Literal["never", "optional", "required"] | float | None
+"""When calls of a handler become tasks; see :meth:`App.handler`."""
+
+Scopes: TypeAlias = Collection[str] | Callable[[Request], Collection[str]]
+"""The scopes that a request needs, or a function of the request that returns them."""
 
 _H = TypeVar("_H", bound=Handler)
 
@@ -74,6 +82,12 @@ class HandlerOptions:
     """Run the handler in the event loop instead of a thread; True for every async function."""
     stream_after: float | None = None
     """Seconds before a call of this handler gets an event stream; None: the server's setting."""
+    task: TaskRule | Callable[[Any], TaskRule] = None
+    """When a call of this handler becomes a task; None: the server's setting."""
+    restartable: bool = False
+    """True if another instance may call the handler of a task again if this one dies."""
+    scopes: tuple[str, ...] | Callable[[Request], Collection[str]] = ()
+    """The scopes that a request for this handler needs, or a function that returns them."""
 
 
 @attrs.define(eq=False)
@@ -116,7 +130,14 @@ class App:
         check_type(Mapping, capabilities=self.capabilities)
 
     def handler(
-        self, method: str, *, inline: bool = False, stream_after: float | None = None
+        self,
+        method: str,
+        *,
+        inline: bool = False,
+        stream_after: float | None = None,
+        task: TaskRule | Callable[[Any], TaskRule] = None,
+        restartable: bool = False,
+        scopes: Scopes = (),
     ) -> Callable[[_H], _H]:
         """Decorate the handler of a JSON-RPC method, such as ``"tools/call"``.
 
@@ -127,11 +148,34 @@ class App:
                 async functions, nor without an event loop.
             stream_after: seconds after which a call without a response gets an event stream; None
                 is the server's setting, see :class:`sansmcp.ServerOptions`.
+            task: when a ``tools/call`` becomes a task, for clients that can follow one (2026-07-28
+                with the extension): ``"never"``; ``"optional"``, after the server's setting
+                ``task_after``; a number of seconds without a response, where 0 gives the client the
+                id of the task at once; ``"required"``, as ``"optional"``, but a client that cannot
+                follow tasks is refused, and the others always get a task. Or a function that
+                returns one of these for a :class:`~sansmcp.ServerCall`, since one handler serves
+                all tools. None is ``"optional"`` if the store outlives the process
+                (``shared_store``), and the client asked for neither progress reports nor log
+                messages, which end with the connection; else ``"never"``. A handler that is not
+                ``"never"`` may also call ``become_task()``.
+            restartable: what follows the last ``save_progress()`` may run twice. If the instance
+                that runs a task dies, another one calls the handler again with the state that was
+                saved, instead of ending the task with an error. For handlers that change nothing,
+                or that notice a repetition.
+            scopes: the scopes that the credentials of a request need, or a function of the request
+                that returns them, e.g. ``lambda request: SCOPES[request.params["name"]]``. A
+                request that lacks one is refused with status 403 before the handler is called. The
+                function must not block; if it raises, the status is 500. Stdio has no credentials,
+                and serves every request.
 
         Raises:
             LocalProtocolError: the library handles ``method`` itself, it has a handler, it looks
-                like a misspelt method of MCP or is not a string, the handler is not callable, or
-                ``stream_after`` is negative.
+                like a misspelt method of MCP or is not a string, the handler is not callable,
+                ``stream_after`` is negative, ``task`` is none of these, ``task`` or ``restartable``
+                is given for another method than ``tools/call``, or a scope is malformed or
+                ``offline_access``.
+
+        Source: the extension io.modelcontextprotocol/tasks at 2026-07-28.
         """
         if not isinstance(cast(object, method), str):  # the decorator was not called
             raise LocalProtocolError("handler() needs a method: @app.handler('tools/call')")
@@ -141,6 +185,16 @@ class App:
             raise LocalProtocolError(f"{method!r} already has a handler")
         _check_spelling(method)
         check_delay(stream_after=stream_after)
+        if method != "tools/call" and (task is not None or restartable):
+            raise LocalProtocolError(
+                f"Only calls of 'tools/call' can become tasks; register {method!r} without task "
+                "and restartable"
+            )
+        if not callable(task):
+            check_task_rule(task)
+        elif is_async(task):
+            raise LocalProtocolError(f"task must not be an async function, got {task!r}; use def")
+        needed = scopes if callable(scopes) else checked_scopes(scopes)
 
         def register(handler: _H) -> _H:
             if not callable(handler):
@@ -149,27 +203,34 @@ class App:
                 )
             self.handlers[method] = handler
             self.options[method] = HandlerOptions(
-                inline=inline or is_async(handler), stream_after=stream_after
+                inline=inline or is_async(handler),
+                stream_after=stream_after,
+                task=task,
+                restartable=restartable,
+                scopes=needed,
             )
             return handler
 
         return register
 
-    def fallback(self, handler: _H, *, inline: bool = False) -> _H:
+    def fallback(self, handler: _H, *, inline: bool = False, scopes: Scopes = ()) -> _H:
         """Decorate the handler of all requests whose method has no handler.
 
         ``call.method`` is the method. Gateways use it to forward requests. A fallback declares no
-        capability, so pass those that it serves as ``capabilities``.
+        capability, so pass those that it serves as ``capabilities``. ``inline`` and ``scopes`` are
+        those of :meth:`handler`.
 
         Raises:
-            LocalProtocolError: there is a fallback already, or ``handler`` is not callable.
+            LocalProtocolError: there is a fallback already, ``handler`` is not callable, or a scope
+                is malformed or ``offline_access``.
         """
         if not callable(handler):
             raise LocalProtocolError(f"The fallback must be callable, got {handler!r}")
         if self._fallback is not None:
             raise LocalProtocolError("The app already has a fallback")
+        needed = scopes if callable(scopes) else checked_scopes(scopes)
         self._fallback = handler
-        self._fallback_options = HandlerOptions(inline=inline or is_async(handler))
+        self._fallback_options = HandlerOptions(inline=inline or is_async(handler), scopes=needed)
         return handler
 
     def handler_of(self, method: str) -> Handler | None:
@@ -181,6 +242,13 @@ class App:
     def options_of(self, method: str) -> HandlerOptions:
         """Return the options of the handler of a method."""
         return self.options.get(method, self._fallback_options)
+
+    def scopes_of(self, request: Request) -> tuple[str, ...]:
+        """Return the scopes that a request needs. Raises what the application's function raises."""
+        scopes = self.options_of(request.method).scopes
+        if not scopes or self.handler_of(request.method) is None:
+            return ()
+        return checked_scopes(scopes(request)) if callable(scopes) else scopes
 
     @property
     def server_info(self) -> dict[str, Any]:
@@ -213,6 +281,17 @@ class App:
         if self.instructions is not None:
             result["instructions"] = self.instructions
         return result
+
+
+def check_task_rule(rule: TaskRule) -> None:
+    """Raise LocalProtocolError if ``task`` is not a rule."""
+    if isinstance(rule, str) and rule in ("never", "optional", "required"):
+        return
+    if isinstance(rule, str):
+        raise LocalProtocolError(
+            f"task must be 'never', 'optional', 'required' or a number of seconds, got {rule!r}"
+        )
+    check_delay(task=rule)
 
 
 def is_reserved(method: str) -> bool:

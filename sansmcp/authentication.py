@@ -7,15 +7,17 @@ application's function, an :data:`Authenticator`, and reports its result to the 
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping
-from types import MappingProxyType
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from types import MappingProxyType, NoneType
 from typing import Any, TypeAlias
 
 import attrs
 
-from .errors import LocalProtocolError
+from .errors import LocalProtocolError, check_delay, check_type
 from .http import RequestHead
 
+_BEARER = re.compile(rb"(?i:bearer) +([A-Za-z0-9._~+/-]{1,16384}=*)")
+"""Longer tokens would not fit into the heads that web servers accept."""
 _CHALLENGE = re.compile(r"[!-~][ -~]*")
 _STATUSES = range(400, 600)
 _UNAUTHORIZED = 401
@@ -33,6 +35,49 @@ def _is_header(refusal: Refusal, attribute: attrs.Attribute[Any], challenge: obj
         raise LocalProtocolError(f"challenge must be visible ASCII, got {challenge!r}")
 
 
+def _is_delay(refusal: Refusal, attribute: object, seconds: int | None) -> None:
+    check_type((int, NoneType), retry_after=seconds)
+    check_delay(retry_after=seconds)
+
+
+def _checked_principal(access: Access, attribute: object, principal: Any) -> None:
+    if not isinstance(principal, str) or not principal:
+        raise LocalProtocolError(
+            f"principal must be a str that is not empty, and is {type(principal).__name__}"
+        )
+
+
+def _frozen(scopes: Iterable[str]) -> frozenset[str]:
+    if isinstance(scopes, str):  # iterating over it would give a scope for each letter
+        raise LocalProtocolError(f"scopes must be a set of str, got the str {scopes!r}")
+    return frozenset(scopes)
+
+
+def _check_expiry(access: Access, attribute: object, seconds: float | None) -> None:
+    check_delay(expires_in=seconds)
+
+
+@attrs.frozen
+class Access:
+    """The return value of ``authenticate`` for a request that may be served.
+
+    Attributes:
+        principal: the user. Sessions, streams and states belong to a principal and are hidden from
+            all others.
+        scopes: the scopes that the request has; handlers may need some (:meth:`App.handler`).
+        expires_in: seconds until the credentials expire; None if they do not. Event streams of the
+            request end then, so that the client reconnects with new credentials.
+
+    Raises:
+        LocalProtocolError: ``principal`` is empty or no str, ``scopes`` is a str, or ``expires_in``
+            is negative.
+    """
+
+    principal: str = attrs.field(validator=_checked_principal)
+    scopes: frozenset[str] = attrs.field(default=frozenset[str](), converter=_frozen)
+    expires_in: float | None = attrs.field(default=None, kw_only=True, validator=_check_expiry)
+
+
 @attrs.frozen
 class Refusal:
     """The return value of ``authenticate`` for a request that must not be served.
@@ -40,13 +85,16 @@ class Refusal:
     Attributes:
         status: the HTTP status: 401 if (other) credentials would help, 403 if not.
         message: the text of the error, for the user of the client.
-        challenge: the value of ``WWW-Authenticate``; None is ``Bearer`` with 401, else none.
+        challenge: the value of ``WWW-Authenticate``; None is ``Bearer`` with 401, else none. With
+            the setting ``protected_resource``, ``Bearer`` names its metadata.
         reason: a short stable word for programs, ``data.reason`` of the JSON-RPC error; None is
             ``"unauthorized"`` with 401 and ``"forbidden"`` otherwise.
+        retry_after: seconds after which the client should try again, for status 503; None sends
+            none.
 
     Raises:
-        LocalProtocolError: ``status`` is not from 400 to 599, or ``challenge`` is not visible
-            ASCII.
+        LocalProtocolError: ``status`` is not from 400 to 599, ``challenge`` is not visible ASCII,
+            or ``retry_after`` is no int or negative.
     """
 
     status: int = attrs.field(default=_UNAUTHORIZED, validator=_refuses)
@@ -55,6 +103,7 @@ class Refusal:
     )
     challenge: str | None = attrs.field(default=None, kw_only=True, validator=_is_header)
     reason: str | None = attrs.field(default=None, kw_only=True)
+    retry_after: int | None = attrs.field(default=None, kw_only=True, validator=_is_delay)
 
 
 @attrs.frozen
@@ -90,11 +139,23 @@ class ConnectionInfo:
 
 
 Authenticator: TypeAlias = Callable[
-    [RequestHead, ConnectionInfo], str | Refusal | Awaitable[str | Refusal]
+    [RequestHead, ConnectionInfo], str | Access | Refusal | Awaitable[str | Access | Refusal]
 ]
-"""Authenticates a request: returns the principal, a non-empty string, or a Refusal.
+"""Authenticates a request: returns its Access, or a Refusal.
+
+A str that is not empty is short for the Access of that principal, without scopes.
 
 It is called once for each HTTP request, after the checks of ``Host``, ``Origin`` and the announced
 size, and before all others. A plain function can block: it runs in a thread, as a plain handler
 does. If it raises, the exception is logged and the HTTP response has status 500.
 """
+
+
+def bearer_token(head: RequestHead) -> str | None:
+    """Return the access token in ``Authorization``; None if there is none, or not exactly one.
+
+    Source: RFC 6750 section 2.1; every revision, basic/authorization: Access Token Usage.
+    """
+    values = head.values(b"authorization")
+    found = _BEARER.fullmatch(values[0].strip(b" \t")) if len(values) == 1 else None
+    return None if found is None else found[1].decode()

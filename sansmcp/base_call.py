@@ -108,6 +108,19 @@ class BaseCall(abc.ABC, Generic[Result, Done]):
         return self._call.headers
 
     @property
+    def principal(self) -> str:
+        """The authenticated user who made the request; empty without authentication."""
+        return self._call.peer.principal
+
+    @property
+    def scopes(self) -> frozenset[str]:
+        """The scopes that the request has; none without authentication, and on stdio.
+
+        On HTTP+SSE they are those of the request that opened the event stream.
+        """
+        return self._call.scopes
+
+    @property
     def input_responses(self) -> Mapping[str, Any]:
         """The input responses, by the names that InputRequired gave the requests; empty before."""
         return self._call.handler_input.input_responses
@@ -116,6 +129,39 @@ class BaseCall(abc.ABC, Generic[Result, Done]):
     def saved_state(self) -> Any:
         """The state of the InputRequired that the handler returned last; None before the first."""
         return self._call.handler_input.state
+
+    @property
+    def is_task(self) -> bool:
+        """True if the call is a task: its client has the id, and no connection is needed."""
+        return self._call.is_task
+
+    def become_task(self) -> Done:
+        """Make the call a task, and wait until the client has its id or the store has failed.
+
+        ``is_task`` tells if it is one then. Nothing happens if the client cannot follow tasks, or
+        the handler was registered with ``task="never"``, or without ``task`` and the store does not
+        outlive the process.
+
+        Source: the extension io.modelcontextprotocol/tasks at 2026-07-28.
+        """
+        self._call.become_task(now=self.now())
+        return self.run_pending()
+
+    def save_progress(self, state: Any) -> Done:
+        """Save a state, and wait until the store has it.
+
+        What follows may run twice: if this instance dies, another one calls the handler again with
+        that state as ``saved_state``. Nothing is saved before the call is a task.
+
+        Args:
+            state: any JSON value.
+
+        Raises:
+            LocalProtocolError: the handler was registered without ``restartable=True``, or
+                ``state`` is not JSON.
+        """
+        self._call.save_progress(state, now=self.now())
+        return self.run_pending()
 
     def progress(
         self, progress: float, total: float | None = None, message: str | None = None

@@ -15,11 +15,12 @@ from typing import Any, Generic, TypeAlias, TypedDict, TypeVar
 import attrs
 
 from .codecs import json
-from .errors import LocalProtocolError
+from .errors import LocalProtocolError, check_type
 from .events import Connected, ProgressReceived
 from .messages import Params, RequestId
 from .revisions import REVISIONS
-from .types import Era, Unpack, elide
+from .tasks import CANCEL, RESULT_TYPE
+from .types import Era, Unpack, elide, redact
 
 Result = TypeVar("Result")
 Done = TypeVar("Done")
@@ -34,7 +35,10 @@ block. An exception that it raises ends the call, and the method that made the c
 
 
 class CallSettings(TypedDict, total=False):
-    """The keyword arguments of :meth:`sansmcp.Client.call`, for ``Unpack`` in adapters."""
+    """Keyword arguments of :meth:`sansmcp.Client.call`, for ``Unpack`` in adapters.
+
+    The methods of a connected client fill in the others themselves.
+    """
 
     timeout: float | None
     total_timeout: float | None
@@ -110,6 +114,59 @@ class PendingResult:
         return self._value
 
 
+class TaskHandle(Generic[Result, Done]):
+    """A call that the server runs as a task, or its result if the server had that at once.
+
+    The task belongs to the server. It goes on if a method of this object is cancelled or times out,
+    and after the client has closed.
+
+    Attributes:
+        id: the id of the task, with which :meth:`BaseClient.task` of any client of the same server
+            and user gives this object again. None if the result is here already. Keep it out of
+            logs: without authentication it is all that is needed to read the result.
+        value: the result; None if there is an id.
+    """
+
+    def __init__(self, client: BaseClient[Result, Done], id: str | None, value: Any = None) -> None:
+        self._client = client
+        self.id = id
+        self.value = value
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(id={redact(self.id)})"
+
+    def result(
+        self,
+        *,
+        on_progress: OnProgress[Done] | None = None,
+        timeout: float | None = None,
+        total_timeout: float | None = None,
+    ) -> Result:
+        """Wait for the end of the call, and return its result.
+
+        Args:
+            on_progress, timeout, total_timeout: as in :meth:`BaseClient.call`.
+
+        Raises:
+            JsonRpcError: the call ended with an error.
+            TaskCancelled: the task was cancelled.
+            TaskLost: the server no longer knows the task.
+            CallError: the wait ended in another way, and the task may go on.
+        """
+        return self._client.wait_for_task(
+            self, on_progress=on_progress, timeout=timeout, total_timeout=total_timeout
+        )
+
+    def cancel(self) -> Result:
+        """Ask the server to cancel the task; send nothing if the result is here already.
+
+        The task may still end with a result. Raises the exceptions of :meth:`BaseClient.call`.
+        """
+        if self.id is None:
+            return self.result()
+        return self._client.call(CANCEL, {"taskId": self.id})
+
+
 class BaseClient(abc.ABC, Generic[Result, Done]):
     """The methods of a connected client.
 
@@ -180,8 +237,38 @@ class BaseClient(abc.ABC, Generic[Result, Done]):
             name: the name of the tool.
             arguments: its arguments by name; None for none.
         """
-        params = {"name": name, "arguments": _object(arguments)}
+        params = tool_params(name, arguments)
         return self.call("tools/call", params, on_progress=on_progress, **settings)
+
+    def start_task(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        on_progress: OnProgress[Done] | None = None,
+        **settings: Unpack[CallSettings],
+    ) -> Any:
+        """Call a tool, and return a :class:`TaskHandle` as soon as the server has made it a task.
+
+        The server alone decides whether it does; otherwise the handle holds the result. The call
+        outlives this client if the handle has an id: store that, and get the handle again with
+        :meth:`task`. :meth:`call_tool` follows tasks as well, but cancels them with its caller.
+
+        Args and exceptions are those of :meth:`call_tool`. An adapter need not offer this.
+        """
+        raise NotImplementedError
+
+    def task(self, task_id: str) -> TaskHandle[Result, Done]:
+        """Return the handle of a task that was started before, by this client or another one.
+
+        Nothing is sent. An id is valid at the server that made it, for the same user.
+
+        Raises:
+            LocalProtocolError: ``task_id`` is not a string, such as the None of a handle that holds
+                its result.
+        """
+        check_type(str, task_id=task_id)
+        return TaskHandle(self, task_id)
 
     def list_tools(self, cursor: str | None = None) -> Result:
         """Return a page of tools.
@@ -217,6 +304,34 @@ class BaseClient(abc.ABC, Generic[Result, Done]):
         """
         is_modern = REVISIONS[self.connected.version].era is Era.MODERN
         return self.call("server/discover" if is_modern else "ping", **settings)
+
+    # For TaskHandle and adapters
+
+    def wait_for_task(
+        self,
+        task: TaskHandle[Result, Done],
+        *,
+        on_progress: OnProgress[Done] | None,
+        timeout: float | None,
+        total_timeout: float | None,
+    ) -> Result:
+        """Wait for the result of a handle; see :meth:`TaskHandle.result`."""
+        raise NotImplementedError
+
+    def handle_of(self, result: Any) -> TaskHandle[Result, Done]:
+        """Return the handle for the result of a detached call; see :meth:`sansmcp.Client.call`."""
+        members = json.as_object(result) or {}
+        if members.get("resultType") == RESULT_TYPE:
+            return TaskHandle(self, members["taskId"])
+        return TaskHandle(self, None, result)
+
+
+def tool_params(name: str, arguments: Mapping[str, Any] | None) -> Params:
+    """Return the parameters of ``tools/call``.
+
+    Raises LocalProtocolError if the arguments are not a mapping.
+    """
+    return {"name": name, "arguments": _object(arguments)}
 
 
 def _object(arguments: Mapping[str, Any] | None) -> dict[str, Any]:

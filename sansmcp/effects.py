@@ -7,10 +7,13 @@ only itself; all others are pulled from the machine.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from collections.abc import Mapping
+from typing import Any, TypeAlias
 
 import attrs
 
+from .addresses import AddressPolicy
+from .credentials import CredentialsKey
 from .http import RequestHead, ResponseHead
 from .rates import RateLimit
 from .store import Entry, StreamKey
@@ -60,8 +63,8 @@ class Wake:
 class Authenticate:
     """Authenticate the HTTP request ``head``, then report the outcome once.
 
-    * ``server.authenticated(effect, outcome, now=...)``: the principal, a non-empty string, or a
-      :class:`~sansmcp.Refusal`.
+    * ``server.authenticated(effect, outcome, now=...)``: an :class:`~sansmcp.Access`, or the
+      principal alone, a non-empty string; or a :class:`~sansmcp.Refusal`.
     * ``server.authentication_failed(effect, now=...)``: the check itself failed. The client gets
       status 500.
 
@@ -209,12 +212,16 @@ class OpenExchange:
         url: where to connect to.
         head: the request line and headers; ``head.target`` is the path and query of ``url``.
         body: the complete body; empty if there is none.
+        address_policy: the addresses to which the driver may connect, if the request is one of
+            authorization; None if it is for the MCP server. Such a request must not be redirected,
+            nor carry cookies or headers of others, nor use a connection to the MCP server.
     """
 
     exchange: int
     url: str = attrs.field(repr=lambda url: repr(hide_secrets(url)))
     head: RequestHead
     body: bytes = attrs.field(repr=elide)
+    address_policy: AddressPolicy | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -264,4 +271,74 @@ class KillProcess:
 
 
 ProcessEffect: TypeAlias = StartProcess | WriteStdin | CloseStdin | TerminateProcess | KillProcess
-ClientEffect: TypeAlias = OpenExchange | AbortExchange | ProcessEffect
+
+
+# Of a client that obtains authorization. Each but UnlockCredentials has one completion:
+# ``client.auth_completed(effect, result, now=...)``, or ``client.auth_failed(effect, reason,
+# now=...)`` if the driver cannot do it.
+
+
+@attrs.frozen(eq=False)
+class LoadCredentials:
+    """Read a document of the storage. The result is the document, or None if there is none."""
+
+    key: CredentialsKey
+
+
+@attrs.frozen(eq=False)
+class SaveCredentials:
+    """Replace a document of the storage, as a whole. The result is None.
+
+    The document has secrets; nobody but the user may be able to read it.
+    """
+
+    key: CredentialsKey
+    document: str = attrs.field(repr=redact)
+
+
+@attrs.frozen(eq=False)
+class LockCredentials:
+    """Lock a document against other clients and processes, without waiting.
+
+    The result is True, or False if another one has the lock. If this process ends, that must end
+    the lock.
+    """
+
+    key: CredentialsKey
+
+
+@attrs.frozen(eq=False)
+class UnlockCredentials:
+    """Release the lock of a document. There is no completion."""
+
+    key: CredentialsKey
+
+
+@attrs.frozen(eq=False)
+class MakeKey:
+    """Make a private key for ``algorithm``. The result is its JWK, a dict."""
+
+    algorithm: str
+
+
+@attrs.frozen(eq=False)
+class SignJwt:
+    """Sign a JWT. The result is the JWT in its compact form.
+
+    Attributes:
+        header, claims: JSON objects. ``header["alg"]`` is the algorithm.
+        key: the private key: a JWK (a dict), or PEM (a str).
+    """
+
+    header: Mapping[str, Any]
+    claims: Mapping[str, Any] = attrs.field(repr=elide)
+    key: Mapping[str, Any] | str = attrs.field(repr=lambda key: "<secret key>")
+
+
+AuthEffect: TypeAlias = (
+    LoadCredentials | SaveCredentials | LockCredentials | UnlockCredentials | MakeKey | SignJwt
+)
+TransportEffect: TypeAlias = OpenExchange | AbortExchange | ProcessEffect
+"""The effects that each driver performs in its own way; those of authorization are alike in all."""
+
+ClientEffect: TypeAlias = TransportEffect | AuthEffect

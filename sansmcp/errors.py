@@ -162,12 +162,16 @@ class CallError(Exception):
         method: the JSON-RPC method of the request.
         request_id: its JSON-RPC id.
         attempts: the errors of the attempts before this one, in order; empty if there were none.
+        task_id: the id of the task that runs the call at the server; None if there is none. A
+            client can attach to the task again by its id. It is not in the text, because
+            the id alone may suffice to read the result.
 
     Args:
         lines: further lines of the text; ``message`` is one line.
     """
 
     attempts: tuple[CallError, ...] = ()
+    task_id: str | None = None
 
     def __init__(
         self,
@@ -297,6 +301,17 @@ class SessionLost(CallError):
     """
 
 
+class TaskCancelled(CallError):
+    """The task that ran the call was cancelled, by another client or by the server."""
+
+
+class TaskLost(CallError):
+    """The server ran the call as a task and no longer gives its state: the outcome is unknown.
+
+    A server keeps a task for a limited time. ``__cause__`` is the JsonRpcError that it sent.
+    """
+
+
 class RequestRefused(CallError):
     """The server refused the HTTP request that carried the JSON-RPC request.
 
@@ -330,6 +345,29 @@ class RequestRefused(CallError):
         self.reason = reason
         self.challenges = challenges
         self.body = body
+
+
+class AuthorizationFailed(CallError):
+    """The server requires authorization, and the client could not obtain it.
+
+    Attributes:
+        reason: a short stable word that programs can match, e.g. ``"access_denied"``.
+        url: the URL of the request of the flow that failed; empty if none did. The text of the
+            exception shows it without its query.
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: str,
+        url: str = "",
+        method: str = "",
+        request_id: RequestId | None = None,
+    ) -> None:
+        super().__init__(message, method=method, request_id=request_id)
+        self.reason = reason
+        self.url = url
 
 
 class InvalidResponse(CallError):

@@ -14,7 +14,7 @@ import attrs
 from .errors import CallError, JsonRpcError, RemoteProtocolError
 from .messages import ErrorResponse, Message, Notification, Request, RequestId, Response
 from .server_call import Peer, ServerCall, Session
-from .types import elide
+from .types import elide, hide_secrets, redact
 
 
 def _start(line: bytes) -> bytes:
@@ -128,6 +128,17 @@ class StoreFailed:
 
 
 @attrs.frozen
+class AccessExpired:
+    """The credentials with which ``principal`` had opened an event stream expired.
+
+    The server ended the stream, and the client needs new credentials to open another one. A stream
+    that the client could not resume goes on until the response of its call.
+    """
+
+    principal: str
+
+
+@attrs.frozen
 class RefusalSent:
     """The server refused a request; the peer got the same ``error``."""
 
@@ -158,6 +169,7 @@ ServerEvent: TypeAlias = (
     | ClientResponseReceived
     | ResponseUndelivered
     | StoreFailed
+    | AccessExpired
     | RefusalSent
     | InvalidLine
 )
@@ -222,6 +234,32 @@ class ProgressReceived:
     message: str | None = None
 
 
+@attrs.frozen(kw_only=True)
+class TaskUpdated:
+    """The server runs a call as a task, which has a new status, message or input request.
+
+    Store ``task_id`` if the call must survive the end of this program: another client can attach to
+    the task.
+
+    Attributes:
+        call: what ``Client.call`` or ``Client.attach`` returned.
+        task_id: the id of the task. It can be all that is needed to read the result, so keep it
+            out of logs.
+        status: ``"working"`` or ``"input_required"``, or one that a later version of the extension
+            has added.
+        message: the server's explanation of the status, cut after 1000 characters; None if there
+            is none.
+        unanswered: the methods of input requests that this client leaves to another one, because
+            it has not declared the capability for them.
+    """
+
+    call: int
+    task_id: str = attrs.field(repr=redact)
+    status: str
+    message: str | None
+    unanswered: tuple[str, ...] = ()
+
+
 @attrs.frozen
 class ServerNotified:
     """The server sent a notification, on the stream of ``call`` or, if that is None, on another."""
@@ -262,7 +300,8 @@ class Reconnecting:
     """A connection or a stream ended, and the client reconnects after ``delay`` seconds.
 
     A stream broke, the server closed it so that the client polls, the opening failed and is
-    repeated, or the server was too busy to run a call, which is then sent again.
+    repeated, the server was too busy to run a call, which is then sent again, or it could not be
+    asked for the state of a task.
     """
 
     call: int | None
@@ -273,6 +312,18 @@ class Reconnecting:
     silent for so long that the client replaces it.
     """
     reason: str
+
+
+@attrs.frozen
+class AuthorizationNeeded:
+    """A person must log in: open ``url`` in a browser.
+
+    When the browser is sent to the redirect URI, pass that URL to ``client.redirected()``. If the
+    person does not log in, call ``client.login_failed()``. The requests of the client wait, for
+    ``login_timeout`` seconds at most. No second event follows before that.
+    """
+
+    url: str = attrs.field(repr=lambda url: repr(hide_secrets(url)))
 
 
 @attrs.frozen
@@ -294,7 +345,7 @@ class SessionExpired:
 
 @attrs.frozen
 class MessageUndelivered:
-    """A notification or response of this client did not reach the server."""
+    """A notification or response, or ``tasks/cancel``, did not reach the server."""
 
     message: Message = attrs.field(repr=elide)
     reason: str
@@ -328,10 +379,12 @@ ClientEvent: TypeAlias = (
     | CallCompleted
     | CallFailed
     | ProgressReceived
+    | TaskUpdated
     | ServerNotified
     | ServerRequestReceived
     | ServerRequestCancelled
     | Reconnecting
+    | AuthorizationNeeded
     | StandaloneStreamClosed
     | SessionExpired
     | MessageUndelivered

@@ -75,6 +75,7 @@ class RequestHead:
         headers: name and value pairs, names in lower case.
         principal: the user that the driver has authenticated; empty without authentication.
             Sessions and stored streams belong to a principal and are hidden from all others.
+        scopes: the scopes that the driver has found the request to have.
         root: the path under which the server is mounted in a larger application, and which clients
             put in front of its paths; empty if it is not mounted.
     """
@@ -83,6 +84,7 @@ class RequestHead:
     target: bytes = attrs.field(repr=_show_target)
     headers: Headers = attrs.field(repr=_show_headers)
     principal: str = ""
+    scopes: frozenset[str] = frozenset()
     root: bytes = b""
     _by_name: Mapping[bytes, Sequence[bytes]] = attrs.field(
         default=attrs.Factory(lambda self: by_name(self.headers), takes_self=True),
@@ -139,13 +141,20 @@ class RequestHeaders(Mapping[str, str]):
 
 @attrs.frozen(kw_only=True)
 class ResponseHead:
-    """The head of an HTTP response: status and headers (names in lower case).
+    """The head of an HTTP response.
 
     Its ``repr`` shows the values of those headers that are known to be harmless.
+
+    Attributes:
+        status: the status.
+        headers: name and value pairs, names in lower case.
+        peer: the IP address at the other end of a client's connection, which limits the addresses
+            that its authorization may use; empty if it is not known.
     """
 
     status: int
     headers: Headers = attrs.field(default=(), repr=_show_headers)
+    peer: str = ""
 
 
 @attrs.frozen

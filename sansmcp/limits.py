@@ -221,7 +221,8 @@ class Limits:
     post_timeout: float = 30.0
     """Seconds for one of them, from the command to the end of the HTTP response. Beyond it the
     exchange is aborted: a notification is reported as MessageUndelivered, a response is sent
-    again as after a lost connection. httpx: 5 for each step, the official Python SDK: 30.
+    again as after a lost connection. A request about a task gets as long before it is repeated.
+    httpx: 5 for each step, the official Python SDK: 30.
     """
 
     max_cached_results: int = 1000
@@ -241,6 +242,21 @@ class Limits:
     its stream. Each stops the clocks of the call while it is open; one more ends the call with
     InvalidResponse. On stdio, where a server request does not name its call, the clocks then
     continue instead. An agent that samples in a loop needs tens.
+    """
+
+    max_tasks: int = 10_000
+    """Tasks whose handlers run at one instance at the same time. Beyond it a call keeps its
+    connection as if its client could not follow tasks; one that needs a task is refused with 429.
+    """
+
+    max_tasks_per_principal: int = 1_000
+    """The same for one principal, so that one alone cannot use all. The empty principal, which all
+    clients without authentication share, is bounded by ``max_tasks`` only.
+    """
+
+    task_timeout: float = 86_400.0
+    """Seconds that the handler of a task may run; then the task fails. The client of a task may be
+    gone for ever, and nobody else would stop a handler that hangs.
     """
 
     input_timeout: float = 600.0

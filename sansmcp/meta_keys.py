@@ -31,7 +31,17 @@ MULTI_TURN = "sansmcp/multi-turn-sse"
 """The experimental capability for SEP-1858, declared by both sides."""
 
 LISTEN = "subscriptions/listen"
-NAMED = {"tools/call": "name", "prompts/get": "name", "resources/read": "uri"}
+ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+"""The first notification of a subscription: what the server will tell."""
+
+NAMED = {
+    "tools/call": "name",
+    "prompts/get": "name",
+    "resources/read": "uri",
+    "tasks/get": "taskId",
+    "tasks/update": "taskId",
+    "tasks/cancel": "taskId",
+}
 """The parameter that ``Mcp-Name`` repeats."""
 
 CLIENT_CAPABILITIES = {
@@ -69,6 +79,12 @@ def checked_capabilities(capabilities: Mapping[str, Any]) -> dict[str, Any]:
                 f"The name of an extension needs a prefix, as in 'com.example/name': {name!r}"
             )
     return checked
+
+
+def with_extension(capabilities: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """Return the capabilities with an extension added, without settings, if it is not there."""
+    extensions = json.as_object(capabilities.get("extensions")) or {}
+    return {**capabilities, "extensions": {name: {}, **extensions}}
 
 
 def names_multi_turn(capabilities: Mapping[str, Any]) -> bool:

@@ -119,6 +119,11 @@ class ServerCall(ABC):
 
     @property
     @abstractmethod
+    def scopes(self) -> frozenset[str]:
+        """The scopes of the credentials of that HTTP request; none on stdio."""
+
+    @property
+    @abstractmethod
     def is_running(self) -> bool:
         """True until the call was answered or cancelled."""
 
@@ -126,6 +131,47 @@ class ServerCall(ABC):
     @abstractmethod
     def is_above_high_water(self) -> bool:
         """True if the store or the client is behind: wait until it is False, then send more."""
+
+    @property
+    @abstractmethod
+    def is_task(self) -> bool:
+        """True if the call is a task, and its client has the handle: no connection is needed."""
+
+    @abstractmethod
+    def become_task(self, *, now: float) -> bool:
+        """Make the call a task, if that is possible.
+
+        The client gets the handle when the store has the task; ``is_above_high_water`` is True
+        until then. If the store fails, the call goes on as before.
+
+        Args:
+            now: the current time in seconds, on the machine's clock.
+
+        Returns:
+            False, with nothing changed, if the call has ended or cannot become a task: its client
+            cannot follow tasks, its handler was registered with ``task="never"``, or there is no
+            store.
+
+        Source: the extension io.modelcontextprotocol/tasks at 2026-07-28.
+        """
+
+    @abstractmethod
+    def save_progress(self, state: Any, *, now: float) -> bool:
+        """Save the state with which another instance calls the handler again if this one dies.
+
+        ``handler_input.state`` has it then. ``is_above_high_water`` is True until the store has it.
+
+        Args:
+            state: any JSON value.
+            now: the current time in seconds, on the machine's clock.
+
+        Returns:
+            False if the call is no task; should it become one, the state is saved then.
+
+        Raises:
+            LocalProtocolError: the handler was registered without ``restartable=True``, or
+                ``state`` is not JSON. Nothing has changed.
+        """
 
     @abstractmethod
     def respond(self, result: Any | InputRequired, *, now: float) -> bool:

@@ -458,6 +458,114 @@ CONNECTION = _table(
     }
 )
 
+
+class AuthorizationState(FastEnum):
+    """The present step of a client that obtains authorization."""
+
+    NEW = enum.auto()
+    LOADING = enum.auto()
+    """The stored credentials are read. Requests wait, as in all states but IDLE and READY."""
+    IDLE = enum.auto()
+    """There is no token; requests are sent without one."""
+    RESOURCE = enum.auto()
+    """The metadata of the MCP server are looked for."""
+    SERVER = enum.auto()
+    """The metadata of its authorization server are looked for."""
+    CLIENT = enum.auto()
+    """The client is chosen or registered."""
+    LOGIN = enum.auto()
+    """A person logs in."""
+    TOKEN = enum.auto()
+    """A token is requested with a code, an assertion or the client's own credentials."""
+    REFRESHING = enum.auto()
+    """A token is requested with a refresh token, under the lock of the storage."""
+    READY = enum.auto()
+    """Requests are sent with the token."""
+    CLOSED = enum.auto()
+
+
+class AuthorizationEvent(FastEnum):
+    """An event of the authorization."""
+
+    STARTED = enum.auto()
+    CHALLENGED = enum.auto()
+    """The MCP server refused a request."""
+    EXPIRED = enum.auto()
+    """There is an expired or refused token, and a refresh token."""
+    FOUND = enum.auto()
+    """The step has found what it was looking for."""
+    UNATTENDED = enum.auto()
+    """The client is chosen, and no person has to log in."""
+    OBTAINED = enum.auto()
+    REFUSED = enum.auto()
+    """The authorization server refuses the code, client or refresh token, or a further scope."""
+    KEPT = enum.auto()
+    """The flow has failed, and the token from before it is kept."""
+    FAILED = enum.auto()
+    """The flow has failed, or nothing was stored."""
+    CLOSE = enum.auto()
+
+
+_ENDS_FLOW = {
+    AuthorizationEvent.KEPT: AuthorizationState.READY,
+    AuthorizationEvent.FAILED: AuthorizationState.IDLE,
+    AuthorizationEvent.CLOSE: AuthorizationState.CLOSED,
+}
+
+AUTHORIZATION = _table(
+    {
+        AuthorizationState.NEW: {
+            AuthorizationEvent.STARTED: AuthorizationState.LOADING,
+            AuthorizationEvent.CLOSE: AuthorizationState.CLOSED,
+        },
+        AuthorizationState.LOADING: {
+            AuthorizationEvent.EXPIRED: AuthorizationState.REFRESHING,
+            AuthorizationEvent.OBTAINED: AuthorizationState.READY,
+            AuthorizationEvent.FAILED: AuthorizationState.IDLE,
+            AuthorizationEvent.CLOSE: AuthorizationState.CLOSED,
+        },
+        AuthorizationState.IDLE: {
+            AuthorizationEvent.CHALLENGED: AuthorizationState.RESOURCE,
+            AuthorizationEvent.CLOSE: AuthorizationState.CLOSED,
+        },
+        AuthorizationState.RESOURCE: {
+            AuthorizationEvent.FOUND: AuthorizationState.SERVER,
+            **_ENDS_FLOW,
+        },
+        AuthorizationState.SERVER: {
+            AuthorizationEvent.FOUND: AuthorizationState.CLIENT,
+            AuthorizationEvent.EXPIRED: AuthorizationState.REFRESHING,
+            **_ENDS_FLOW,
+        },
+        AuthorizationState.CLIENT: {
+            AuthorizationEvent.FOUND: AuthorizationState.LOGIN,
+            AuthorizationEvent.UNATTENDED: AuthorizationState.TOKEN,
+            **_ENDS_FLOW,
+        },
+        AuthorizationState.LOGIN: {
+            AuthorizationEvent.FOUND: AuthorizationState.TOKEN,
+            AuthorizationEvent.REFUSED: AuthorizationState.CLIENT,
+            **_ENDS_FLOW,
+        },
+        AuthorizationState.TOKEN: {
+            AuthorizationEvent.OBTAINED: AuthorizationState.READY,
+            AuthorizationEvent.REFUSED: AuthorizationState.CLIENT,
+            **_ENDS_FLOW,
+        },
+        AuthorizationState.REFRESHING: {
+            AuthorizationEvent.OBTAINED: AuthorizationState.READY,
+            AuthorizationEvent.REFUSED: AuthorizationState.SERVER,
+            **_ENDS_FLOW,
+        },
+        AuthorizationState.READY: {
+            AuthorizationEvent.CHALLENGED: AuthorizationState.RESOURCE,
+            AuthorizationEvent.EXPIRED: AuthorizationState.REFRESHING,
+            AuthorizationEvent.CLOSE: AuthorizationState.CLOSED,
+        },
+        AuthorizationState.CLOSED: {},
+    }
+)
+
 TABLES = MappingProxyType(
     {
         "opening": OPENING,
@@ -468,6 +576,7 @@ TABLES = MappingProxyType(
         "call": CALL,
         "exchange": EXCHANGE,
         "connection": CONNECTION,
+        "authorization": AUTHORIZATION,
     }
 )
 """All tables by name, for the tests that enumerate and print them."""

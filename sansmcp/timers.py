@@ -41,6 +41,10 @@ class Timer(FastEnum):
     REPEAT = enum.auto()
     """Client: the delay before a refused request is sent again is over."""
 
+    TASK_POLL = enum.auto()
+    """Client: the state of a task is to be polled, or the server did not respond to a poll in time.
+    """
+
     POST = enum.auto()
     """Client: the server did not accept a notification or response in time, or the delay before it
     is sent again is over.
@@ -53,7 +57,14 @@ class Timer(FastEnum):
     """Client: an HTTP response whose rest is discarded took too long to end."""
 
     CLOSE = enum.auto()
-    """Client: the server took too long to respond to the DELETE that ends the session."""
+    """Client: the server took too long to respond to the DELETE that ends the session, or to the
+    cancellation of tasks.
+    """
+
+    AUTHORIZATION = enum.auto()
+    """Client: a request of the authorization got no response in time, or a person has not logged
+    in, or another process has held the lock of the credentials for a while.
+    """
 
     PROCESS = enum.auto()
     """Client: the server process took too long for a step of its shutdown."""
@@ -61,10 +72,16 @@ class Timer(FastEnum):
     STREAM_OPEN = enum.auto()
     """Server: a call has no response yet, so its HTTP response becomes an event stream."""
 
+    TASK = enum.auto()
+    """Server: a call has no response yet, so it becomes a task."""
+
     KEEP_ALIVE = enum.auto()
     """Server: nothing was sent on an event stream for a while; a comment keeps the connection
     alive.
     """
+
+    ACCESS = enum.auto()
+    """Server: the credentials of a request have expired, so its event stream ends."""
 
     CLIENT_RESPONSE = enum.auto()
     """Server: the client did not respond to a server request in time."""
@@ -82,8 +99,8 @@ class Timer(FastEnum):
     """Server: renew the lease of this instance, or read that of another one."""
 
     STORED = enum.auto()
-    """Server: nothing was added to the log of a running stream for a while; a new entry keeps the
-    store from evicting a log in use.
+    """Server: nothing was added to the log of a running stream or task for a while; a new entry
+    keeps the store from evicting a log in use. Or the state of a task has changed.
     """
 
     SESSION_IDLE = enum.auto()

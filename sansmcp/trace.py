@@ -25,12 +25,18 @@ from .effects import (
     CloseStdin,
     ExchangeEffect,
     KillProcess,
+    LoadCredentials,
+    LockCredentials,
+    MakeKey,
     OpenExchange,
+    SaveCredentials,
     SendBody,
     SendEnd,
     SendHead,
+    SignJwt,
     StartProcess,
     TerminateProcess,
+    UnlockCredentials,
     WriteStdin,
 )
 from .http import (
@@ -93,7 +99,9 @@ class Tracer:
         match effect:
             case OpenExchange():
                 self._show(effect.exchange, ">", effect.head)
-                if effect.body:
+                if effect.address_policy is not None:
+                    self._line(effect.exchange, ">", "a request of the authorization, not shown")
+                elif effect.body:
                     self._line(effect.exchange, ">", _text(effect.body))
             case AbortExchange():
                 self._line(effect.exchange, ">", "aborted")
@@ -103,7 +111,16 @@ class Tracer:
                 self._write(f"> {_text(data.rstrip())}")
             case CloseStdin():
                 self._write("> end of input")
-            case TerminateProcess() | KillProcess():
+            case (
+                TerminateProcess()
+                | KillProcess()
+                | LoadCredentials()
+                | SaveCredentials()
+                | LockCredentials()
+                | UnlockCredentials()
+                | MakeKey()
+                | SignJwt()
+            ):
                 self._write(f"> {type(effect).__name__}")
             case _ as impossible:
                 assert_never(impossible)

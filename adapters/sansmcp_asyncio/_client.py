@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import sansmcp
 import sansmcp_loop
-from sansmcp.effects import ClientEffect
+from sansmcp.effects import TransportEffect
 from sansmcp.types import Unpack
 from sansmcp_local import (
     ClientParts,
@@ -69,7 +69,7 @@ class Client(sansmcp_loop.AwaitableClient):
             if self._process.child is not None:
                 self._process.child.pause(is_paused=self.is_paused)
 
-    def perform_effect(self, effect: ClientEffect) -> None:
+    def perform_effect(self, effect: TransportEffect) -> None:
         perform(effect, self._pool, self._process)
 
     def _run(self, work: Coroutine[Any, Any, None]) -> AsyncioTask:

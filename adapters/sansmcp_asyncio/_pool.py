@@ -11,11 +11,13 @@ import os
 import socket
 import ssl
 from collections.abc import Callable
-from typing import cast
+from contextlib import suppress
+from typing import Any, cast
 
 import sansmcp
+from sansmcp.addresses import AddressPolicy
 from sansmcp.effects import OpenExchange
-from sansmcp_local import is_readable, set_options
+from sansmcp_local import allowed_addresses, is_readable, set_options
 from sansmcp_loop import AsyncioTask, wait_all_shielded
 
 from ._tasks import Tasks
@@ -89,19 +91,16 @@ class Pool(sansmcp.ConnectionPool):
     ) -> None:
         url = sansmcp.Url.parse(effect.url)
         try:
-            _, stream = await self.loop.create_connection(
-                lambda: Stream(self, connection),
-                url.host,
-                url.port,
-                ssl=(context := self._context(url)),
-                ssl_handshake_timeout=None if context is None else self._handshake_timeout,
-            )
+            if effect.address_policy is None:
+                stream = await self._connect(connection, url, url.host)
+            else:
+                stream = await self._connect_within(effect.address_policy, connection, url)
         except (OSError, UnicodeError) as error:  # UnicodeError: a host name with an empty label
             connection.connection_lost(_reason(error), now=self.loop.time())
             self.release(effect.exchange, now=self.loop.time())
             self.run_pending()
         else:
-            connection.driver = stream
+            connection.driver, connection.peer = stream, stream.peer
             self.streams.add(stream)
             stream.pause()
             if effect.exchange in self.in_use:
@@ -110,6 +109,32 @@ class Pool(sansmcp.ConnectionPool):
                 stream.close()  # the exchange was aborted just after the connection opened
         finally:
             del self._opening[effect.exchange]
+
+    async def _connect(
+        self, connection: sansmcp.ClientConnection, url: sansmcp.Url, host: str
+    ) -> Stream:
+        """Connect to the server of a URL, at ``host``: its name, or one of its addresses."""
+        context = self._context(url)
+        _, stream = await self.loop.create_connection(
+            lambda: Stream(self, connection),
+            host,
+            url.port,
+            ssl=context,
+            server_hostname=None if context is None else url.host,
+            ssl_handshake_timeout=None if context is None else self._handshake_timeout,
+        )
+        return stream
+
+    async def _connect_within(
+        self, policy: AddressPolicy, connection: sansmcp.ClientConnection, url: sansmcp.Url
+    ) -> Stream:
+        """Connect to the server of a URL, at an address that the policy allows."""
+        found = await self.loop.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
+        *others, last = allowed_addresses(policy, url.host, found)
+        for address in others:
+            with suppress(OSError):
+                return await self._connect(connection, url, address)
+        return await self._connect(connection, url, last)
 
     def _context(self, url: sansmcp.Url) -> ssl.SSLContext | None:
         if url.scheme == "https" and self._ssl_context is None:
@@ -134,6 +159,12 @@ class Stream(asyncio.Protocol):
         if self._transport.is_closing():
             return True
         return is_readable(self._transport.get_extra_info("socket").fileno())
+
+    @property
+    def peer(self) -> str:
+        """The IP address at the other end; empty if it has left already."""
+        name: Any = self._transport.get_extra_info("peername")
+        return str(name[0]) if name else ""
 
     def send(self, exchange: int, request: bytes) -> None:
         """Send the request of an exchange."""

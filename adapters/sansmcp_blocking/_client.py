@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import sansmcp
 import sansmcp_threads
 from sansmcp.drivers.client import RequestHandler
-from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
+from sansmcp.effects import AbortExchange, OpenExchange, TransportEffect
 from sansmcp.events import ClientEvent
 from sansmcp.types import Unpack
 from sansmcp_local import (
@@ -110,7 +110,7 @@ class Client(sansmcp_threads.ConcurrentClient):
         child = self._process.child
         return not self._unsent and (child is None or not child.to_write)
 
-    def perform_effect(self, effect: ClientEffect) -> None:
+    def perform_effect(self, effect: TransportEffect) -> None:
         match effect:
             case OpenExchange(exchange=exchange):
                 self._unsent.add(exchange)
@@ -150,9 +150,9 @@ class Client(sansmcp_threads.ConcurrentClient):
         try:
             if connection.driver is None:
                 url = sansmcp.Url.parse(effect.url)
-                connection.driver = yield from open_stream(
-                    url, self._ssl_context, self.core.limits.tls_handshake_timeout
-                )
+                patience, policy = self.core.limits.tls_handshake_timeout, effect.address_policy
+                opened = yield from open_stream(url, self._ssl_context, patience, policy)
+                connection.driver, connection.peer = opened, opened.peer
             stream: SocketStream = connection.driver
             yield from stream.send(request)
             self._unsent.discard(effect.exchange)
@@ -165,7 +165,7 @@ class Client(sansmcp_threads.ConcurrentClient):
                     connection.receive_data(data, now=time.monotonic())
                 elif data is not None:
                     connection.receive_eof(now=time.monotonic())
-        except OSError as error:
+        except (OSError, UnicodeError) as error:  # UnicodeError: a host name with an empty label
             connection.connection_lost(str(error) or "connection lost", now=time.monotonic())
         finally:
             self._pool.release(effect.exchange, now=time.monotonic())

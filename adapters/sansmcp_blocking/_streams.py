@@ -13,7 +13,8 @@ from functools import partial
 from typing import Any, TypeVar
 
 import sansmcp
-from sansmcp_local import connection_info, set_options
+from sansmcp.addresses import AddressPolicy
+from sansmcp_local import allowed_addresses, connection_info, set_options
 
 from ._loop import READ, WRITE, Steps, Wait
 
@@ -71,6 +72,13 @@ class SocketStream:
         tls = self._socket if isinstance(self._socket, ssl.SSLSocket) else None
         return connection_info(self._fd, tls)
 
+    @property
+    def peer(self) -> str:
+        """The IP address at the other end; empty if it has left already."""
+        with contextlib.suppress(OSError):
+            return str(self._socket.getpeername()[0])
+        return ""
+
     def close(self) -> None:
         """Close it at once."""
         self._socket.close()
@@ -91,13 +99,20 @@ class SocketStream:
 
 
 def open_stream(
-    url: sansmcp.Url, ssl_context: ssl.SSLContext | None, patience: float
+    url: sansmcp.Url,
+    ssl_context: ssl.SSLContext | None,
+    patience: float,
+    policy: AddressPolicy | None = None,
 ) -> Steps[SocketStream]:
     """Connect to a server. Raises OSError.
 
-    Its addresses are tried one after the other. Looking up a name blocks, without a timeout.
+    Its addresses are tried one after the other, if ``policy`` allows them; None allows all. Looking
+    up a name blocks, without a timeout.
     """
     found = socket.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
+    if policy is not None:
+        allowed = allowed_addresses(policy, url.host, found)
+        found = [entry for entry in found if entry[4][0] in allowed]
     for family, _, _, _, address in found[:-1]:
         with contextlib.suppress(OSError):
             return (yield from _connect(socket.socket(family), address, url, ssl_context, patience))

@@ -23,6 +23,7 @@ from sansmcp.types import elide
 from sansmcp_local import ConnectSettings
 
 from ._adapters import Script, ToolCall, adapter_of, add_adapter
+from ._credentials import add_authorization, authorization_for
 from ._output import Commands, UsageError, print_line, tracer
 from ._target import (
     USAGE,
@@ -58,6 +59,7 @@ def add_to(commands: Commands) -> None:
         "(default: %(default)g)",
     )
     add_headers(command)
+    add_authorization(command)
     add_revision(command)
     add_adapter(command)
     command.add_argument("--trace", action="store_true", help="show the conversation on stderr")
@@ -93,7 +95,10 @@ def _call(options: argparse.Namespace) -> int:
         except sansmcp.CallError as error:
             outcomes.append(error)
 
-    adapter_of(options).run_calls(target, script(), _show_event, settings)
+    adapter = adapter_of(options)
+    with authorization_for(options, target) as authorization:
+        settings["authorization"] = authorization
+        adapter.run_calls(target, script(), _show_event, settings)
     (outcome,) = outcomes
     if isinstance(outcome, sansmcp.CallError):
         raise outcome

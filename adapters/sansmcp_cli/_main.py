@@ -13,14 +13,17 @@ from ._advice import advice
 from ._output import UsageError, print_error, print_line
 
 _DESCRIPTION = (
-    "Serve an MCP application, call a tool, find out what a server speaks, or try what a broken "
-    "network does to a conversation."
+    "Serve an MCP application, call a tool, find out what a server speaks, log in to it, or try "
+    "what a broken network does to a conversation."
 )
 
 _MODULES = {
     "serve": "_serve",
     "call": "_call",
     "probe": "_probe",
+    "login": "_login",
+    "logout": "_login",
+    "whoami": "_login",
     "bench": "_bench",
     "chaos": "_chaos",
     "check-store": "_check",

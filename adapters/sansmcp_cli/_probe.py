@@ -17,6 +17,7 @@ from sansmcp.types import HTTP_SSE, STDIO, STREAMABLE_HTTP
 from sansmcp_local import ConnectSettings
 
 from ._advice import advice, is_denied, is_no_endpoint
+from ._credentials import add_authorization, authorization_for
 from ._output import Commands, UsageError, print_line, tracer
 from ._target import USAGE, add_headers, add_target, headers_of, process_of, target_of
 from ._with_asyncio import run
@@ -76,21 +77,28 @@ def add_to(commands: Commands) -> None:
         help="for each attempt (default: 10)",
     )
     add_headers(command)
+    add_authorization(command)
     command.add_argument("--trace", action="store_true", help="show the conversations on stderr")
     command.set_defaults(run=_probe)
 
 
 def _probe(options: argparse.Namespace) -> int:
-    return run(_look(options))
-
-
-async def _look(options: argparse.Namespace) -> int:
     words: list[str] = options.words
     target = target_of(options, words)
     if words:
         raise UsageError(f"One server at a time; what is {' '.join(words)!r}?")
+    with authorization_for(options, target) as authorization:
+        options.authorization = authorization
+        return run(_look(target, options))
+
+
+async def _look(target: str | list[str], options: argparse.Namespace) -> int:
     transports = (STREAMABLE_HTTP, HTTP_SSE) if isinstance(target, str) else (STDIO,)
-    found = [await _try_transport(target, transport, options) for transport in transports]
+    found: list[_ProbeReport] = []
+    for transport in transports:
+        found.append(await _try_transport(target, transport, options))
+        if isinstance(found[-1].error, sansmcp.AuthorizationFailed):
+            break  # a person who could not log in is not asked again
     works = any(findings.works for findings in found)
     sentences = [] if works else await _advise(target, found, options)
     if options.json:
@@ -145,6 +153,7 @@ async def _try_transport(
             "version": sansmcp.__version__,
             "versions": (revision,),
             "headers": headers_of(options),
+            "authorization": options.authorization,
             "connect_timeout": options.timeout,
             "reconnect": sansmcp.ReconnectPolicy(
                 max_attempts=0

@@ -14,12 +14,12 @@ import httpx
 import sansmcp
 import sansmcp_threads
 from sansmcp.drivers.client import RequestHandler
-from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
+from sansmcp.effects import AbortExchange, OpenExchange, TransportEffect
 from sansmcp.events import ClientEvent
 from sansmcp.types import STREAMABLE_HTTP, Unpack
 from sansmcp_local import explains, ki_unprotected, new_client
 
-from ._http import check_arguments, connection_lost_from, head_of, request_of
+from ._http import auth_of, check_arguments, connection_lost_from, head_of, request_of
 
 if TYPE_CHECKING:
     from sansmcp.http import ResponsePart
@@ -87,7 +87,7 @@ class BlockingClient(sansmcp_threads.Client):
             time.sleep(max(0.0, deadline - time.monotonic()))
         self.handle_timeout()
 
-    def perform_effect(self, effect: ClientEffect) -> None:
+    def perform_effect(self, effect: TransportEffect) -> None:
         match effect:
             case OpenExchange():
                 self._to_open.append(effect)
@@ -150,7 +150,9 @@ class BlockingClient(sansmcp_threads.Client):
         )
         try:
             request = request_of(self._http, effect, read)
-            sent = self._http.send(request, stream=True, follow_redirects=False)
+            sent = self._http.send(
+                request, stream=True, follow_redirects=False, auth=auth_of(effect)
+            )
             with closing(sent) as response:
                 yield head_of(response)
                 for data in response.iter_bytes():
@@ -189,7 +191,9 @@ def connect_blocking(
             notifications, reconnections, a lost session. The method that runs raises what it
             raises.
         settings: the fields of :class:`sansmcp.ClientOptions`, explained below;
-            ``standalone_stream`` and ``transports`` have no effect.
+            ``standalone_stream`` and ``transports`` have no effect. With ``authorization``, httpx
+            resolves the names of authorization servers by itself, so only literal addresses are
+            checked against those of the MCP server.
 
     Raises:
         CallError: the handshake failed.

@@ -10,12 +10,12 @@ import httpx
 
 import sansmcp
 import sansmcp_loop
-from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
+from sansmcp.effects import AbortExchange, OpenExchange, TransportEffect
 from sansmcp.types import Unpack
 from sansmcp_local import explains, new_client
 from sansmcp_loop import RequestHandler, Task, current_loop
 
-from ._http import check_arguments, connection_lost_from, head_of, request_of
+from ._http import auth_of, check_arguments, connection_lost_from, head_of, request_of
 
 if TYPE_CHECKING:
     from sansmcp.http import ResponsePart
@@ -52,7 +52,7 @@ class Client(sansmcp_loop.AwaitableClient):
     def _run(self, work: Coroutine[Any, Any, None]) -> Task:
         return self._loop.spawn(_await, work)
 
-    def perform_effect(self, effect: ClientEffect) -> None:
+    def perform_effect(self, effect: TransportEffect) -> None:
         match effect:
             case OpenExchange(exchange=exchange):
                 self._carrying[exchange] = self._loop.spawn(self._carry, effect)
@@ -66,7 +66,9 @@ class Client(sansmcp_loop.AwaitableClient):
         # The machine has timeouts for all that it waits for; event streams may be silent for long.
         try:
             request = request_of(self._http, effect, read=None)
-            sent = await self._http.send(request, stream=True, follow_redirects=False)
+            sent = await self._http.send(
+                request, stream=True, follow_redirects=False, auth=auth_of(effect)
+            )
             async with aclosing(sent) as response:
                 self._feed(effect, head_of(response))
                 async for data in response.aiter_bytes():
@@ -117,7 +119,9 @@ def connect(
             ``"elicitation/create"``. Each takes a :class:`sansmcp.ServerRequest` and returns the
             result, a JSON object, or raises JsonRpcError. It may be async; a plain one runs in the
             event loop and must not block. Declare the request in ``capabilities``, too.
-        settings: the fields of :class:`sansmcp.ClientOptions`, explained below.
+        settings: the fields of :class:`sansmcp.ClientOptions`, explained below. With
+            ``authorization``, httpx resolves the names of authorization servers by itself, so only
+            literal addresses are checked against those of the MCP server.
 
     Returns:
         The client, which is not connected yet: await it, or enter its block. Either raises

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+from typing import Any
+
 import httpx
 
 import sansmcp
@@ -27,19 +30,40 @@ def request_of(
     """Return the request of an effect, with the httpx client's timeouts, except for ``read``."""
     timeout = http.timeout
     pool = _POOL_TIMEOUT if timeout.pool is None else timeout.pool
-    return http.build_request(
-        effect.head.method.decode(),
-        effect.url,
-        headers=list(effect.head.headers),
-        content=effect.body or None,
-        timeout=httpx.Timeout(connect=timeout.connect, read=read, write=timeout.write, pool=pool),
-    )
+    limits = httpx.Timeout(connect=timeout.connect, read=read, write=timeout.write, pool=pool)
+    method, headers = effect.head.method.decode(), list(effect.head.headers)
+    content = effect.body or None
+    if effect.address_policy is not None:  # without the headers and cookies of the httpx client
+        extensions = {"timeout": limits.as_dict()}
+        return httpx.Request(
+            method, effect.url, headers=headers, content=content, extensions=extensions
+        )
+    return http.build_request(method, effect.url, headers=headers, content=content, timeout=limits)
+
+
+def auth_of(effect: OpenExchange) -> Any:
+    """Return the ``auth`` argument of ``send()``: that of the httpx client.
+
+    Requests of the authorization have credentials of their own, or none.
+    """
+    return httpx.USE_CLIENT_DEFAULT if effect.address_policy is None else None
 
 
 def head_of(response: httpx.Response) -> sansmcp.ResponseHead:
     """Return the head of a response."""
     headers = tuple((name.lower(), value) for name, value in response.headers.raw)
-    return sansmcp.ResponseHead(status=response.status_code, headers=headers)
+    return sansmcp.ResponseHead(
+        status=response.status_code, headers=headers, peer=_peer_of(response)
+    )
+
+
+def _peer_of(response: httpx.Response) -> str:
+    """Return the IP address of the server; empty if it is not known, or has left already."""
+    stream = response.extensions.get("network_stream")
+    address = None
+    with suppress(OSError):  # the server has reset the connection, and its response can be read
+        address = None if stream is None else stream.get_extra_info("server_addr")
+    return str(address[0]) if address else ""
 
 
 def connection_lost_from(error: Exception) -> sansmcp.ConnectionLost:

@@ -6,7 +6,8 @@
   :func:`client_parts`, :func:`new_server`, :func:`server_parts`.
 * The sockets, streams and files of ``serve()``: :func:`serve_plan`, :func:`address_of`,
   :func:`listen`, :class:`StandardStreams`, :class:`StateFile`.
-* Connections: :func:`pull`, :func:`is_readable`, :func:`connection_info`, :func:`set_options`.
+* Connections: :func:`pull`, :func:`is_readable`, :func:`connection_info`, :func:`set_options`,
+  :func:`allowed_addresses`.
 * Server processes of clients: :class:`ServerProcess`, :class:`ChildProcess`,
   :func:`process_arguments`, :func:`environment_of`, :func:`signal_group`.
 * Logging: :func:`announce`, :func:`log_event`, :func:`log_unexpected`.
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
         signal_group,
     )
     from ._serve import Endpoint, ServeOptions, ServePlan, ServeSettings, serve_plan
-    from ._sockets import connection_info, is_readable, set_options
+    from ._sockets import allowed_addresses, connection_info, is_readable, set_options
     from ._state_file import State, StateFile, read_state
     from ._streams import StandardStreams
 else:
@@ -75,7 +76,7 @@ else:
                 "signal_group",
             ),
             "._serve": ("Endpoint", "ServeOptions", "ServePlan", "ServeSettings", "serve_plan"),
-            "._sockets": ("connection_info", "is_readable", "set_options"),
+            "._sockets": ("allowed_addresses", "connection_info", "is_readable", "set_options"),
             "._state_file": ("State", "StateFile", "read_state"),
             "._streams": ("StandardStreams",),
         },
@@ -100,6 +101,7 @@ __all__ = [
     "State",
     "StateFile",
     "address_of",
+    "allowed_addresses",
     "announce",
     "client_parts",
     "connection_info",

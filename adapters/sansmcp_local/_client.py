@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import random
+import secrets
 import ssl
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -86,7 +88,13 @@ def new_client(
     """
     _check(settings, sansmcp.ClientSettings)
     settings.setdefault("known_servers", _KNOWN_SERVERS)
-    return sansmcp.Client(target, jitter=random.random, **settings)
+    return sansmcp.Client(
+        target,
+        jitter=random.random,
+        random_bytes=secrets.token_bytes,
+        wall_clock=time.time,
+        **settings,
+    )
 
 
 def _check(given: Mapping[str, object], settings: Any) -> None:

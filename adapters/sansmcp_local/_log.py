@@ -38,8 +38,9 @@ def log_unexpected(error: Exception) -> None:
 def log_event(event: ServerEvent, *, shared_store: bool = True) -> None:
     """Log a server event on which the driver does not act, but the operator may have to.
 
-    A store failure is a WARNING the first time, and DEBUG until the store works again. A request
-    for an unknown session is logged at DEBUG. If ``shared_store`` is False, the first one in this
+    A store failure is a WARNING the first time, and DEBUG until the store works again. An
+    exception that a function of scopes raised is an ERROR. A request for an unknown session is
+    logged at DEBUG. If ``shared_store`` is False, the first one in this
     process is a WARNING: the cause may be several processes that serve one URL.
     """
     if isinstance(event, StoreFailed) and not event.again:
@@ -48,6 +49,8 @@ def log_event(event: ServerEvent, *, shared_store: bool = True) -> None:
     elif not shared_store and _names_unknown_session(event) and _UNKNOWN_SESSION not in _said:
         _said.add(_UNKNOWN_SESSION)
         _logger.warning(_UNKNOWN_SESSION)
+    elif isinstance(event, RefusalSent) and event.error.reason == "scopes_failed":
+        _logger.error("the function of the scopes failed", exc_info=event.error.__cause__)
     else:
         _logger.debug("%r", event)
 

@@ -106,6 +106,7 @@ def new_server(
         )
     if settings.get("resumable", True) and is_durable(store):
         settings.setdefault("shared_store", True)
+    settings.setdefault("wall_clock", time.time)
     if "state_signer" not in settings:
         key = store.secret if has_secret(store) else secrets.token_bytes(32)
         settings["state_signer"] = sansmcp.StateSigner(keys=(key,), clock=time.time)

@@ -8,9 +8,11 @@ import select
 import socket
 import struct
 import sys
+from collections.abc import Iterable
 from typing import Any, Protocol
 
 from sansmcp import ConnectionInfo, PeerCredentials
+from sansmcp.addresses import AddressPolicy
 
 _UCRED = struct.Struct("3i")
 
@@ -74,6 +76,29 @@ more. More frequent probes would cost a laptop battery. Go: 15 seconds, nine tim
 
 _MAX_UNSENT = 128 * 1024
 """Bytes that the system buffers in addition to those in flight to the peer."""
+
+
+def allowed_addresses(
+    policy: AddressPolicy, host: str, found: Iterable[tuple[Any, ...]]
+) -> list[str]:
+    """Return the addresses of a host to which a request of the authorization may be sent.
+
+    Args:
+        policy: the policy of the request.
+        host: the host of its URL.
+        found: what ``getaddrinfo()`` returned for it.
+
+    Raises:
+        OSError: there is no such address.
+    """
+    addresses = dict.fromkeys(str(entry[4][0]) for entry in found)
+    allowed = [address for address in addresses if policy.allows(host, address)]
+    if not allowed:
+        raise OSError(
+            f"{host} has the address {', '.join(addresses)}, which is in a more private network "
+            "than the MCP server (allowed_hosts)"
+        )
+    return allowed
 
 
 def set_options(connection: HasOptions) -> None:

@@ -5,13 +5,16 @@ from __future__ import annotations
 import abc
 import inspect
 import logging
+import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping
+from contextlib import suppress
 from typing import Any, Protocol, TypeAlias
 
 import sansmcp
+from sansmcp.auth.options import Login
 from sansmcp.base_client import OnProgress
-from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange, ProcessEffect
+from sansmcp.effects import AbortExchange, OpenExchange, ProcessEffect, TransportEffect
 from sansmcp.events import ClientEvent, ServerRequestCancelled
 from sansmcp.messages import Params, RequestId
 from sansmcp.types import Self, Unpack, escape_controls
@@ -31,6 +34,9 @@ It may be an async function. A plain one runs in the event loop and must not blo
 """
 
 
+TaskHandle: TypeAlias = sansmcp.TaskHandle[Awaitable[Any], Awaitable[None]]
+
+
 class Pool(Protocol):
     """Performs HTTP exchanges."""
 
@@ -48,7 +54,7 @@ class Process(Protocol):
         """Perform an effect on the process."""
 
 
-def perform(effect: ClientEffect, pool: Pool, process: Process) -> None:
+def perform(effect: TransportEffect, pool: Pool, process: Process) -> None:
     """Perform an effect of a client machine, by the pool or by the process."""
     match effect:
         case OpenExchange():
@@ -138,6 +144,45 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
         self._check_loop()
         pending = _CallResult(self._loop)
         handle = self.begin_call(pending, method, params, on_progress, settings)
+        return await self._result_of(handle, pending)
+
+    async def start_task(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        on_progress: OnProgress[Awaitable[None]] | None = None,
+        **settings: Unpack[sansmcp.CallSettings],
+    ) -> TaskHandle:
+        """Call a tool, and return a handle as soon as the server has made a task of the call.
+
+        The server alone decides whether it does; otherwise the handle holds the result. If the
+        handle has an id, the call outlives this client. The arguments and exceptions are those of
+        :meth:`call_tool`.
+        """
+        self._check_loop()
+        pending = _CallResult(self._loop)
+        handle = self.begin_task(pending, name, arguments, on_progress, settings)
+        return self.handle_of(await self._result_of(handle, pending))
+
+    async def wait_for_task(
+        self,
+        task: TaskHandle,
+        *,
+        on_progress: OnProgress[Awaitable[None]] | None = None,
+        timeout: float | None = None,
+        total_timeout: float | None = None,
+    ) -> Any:
+        """Wait for the result of a handle; ``task.result()`` calls this."""
+        self._check_loop()
+        if task.id is None:
+            return task.value
+        pending = _CallResult(self._loop)
+        handle = self.begin_attach(pending, task.id, on_progress, timeout, total_timeout)
+        return await self._result_of(handle, pending)
+
+    async def _result_of(self, handle: int, pending: _CallResult) -> Any:
+        """Wait for the result of a call, and await its progress reports meanwhile."""
         try:
             while (report := await pending.next_report()) is not None:
                 try:
@@ -266,6 +311,38 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
             answering, _ = self._answering.get(request.id, (None, None))
             if answering is request:
                 del self._answering[request.id]
+            self.run_pending()
+
+    def run_login(self, login: Login, url: str) -> None:
+        """Await an async login in a task; call a plain one in a thread."""
+        if inspect.iscoroutinefunction(login):
+            self._run(self._log_in(url, login(url)))
+        else:
+            # A daemon thread: a person who does not log in must not keep the program from ending.
+            arguments = (login, url)
+            threading.Thread(target=self._log_in_thread, args=arguments, daemon=True).start()
+
+    async def _log_in(self, url: str, result: Awaitable[str]) -> None:
+        try:
+            self.login_ended(url, await result)
+        except Exception as error:
+            self.login_ended(url, error)
+        self.run_pending()
+
+    def _log_in_thread(self, login: Login, url: str) -> None:
+        result: Any
+        try:
+            result = login(url)
+        except Exception as error:
+            result = error
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.run_soon(self._log_in_returned, url, result)
+
+    def _log_in_returned(self, url: str, result: Any) -> None:
+        if inspect.isawaitable(result):
+            self._run(self._log_in(url, result))
+        else:
+            self.login_ended(url, result)
             self.run_pending()
 
     def unexpected(self, error: Exception) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 import sansmcp
 import sansmcp_loop
 from sansmcp.base_client import BaseClient, OnProgress
-from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
+from sansmcp.effects import AbortExchange, OpenExchange, TransportEffect
 from sansmcp.events import ClientEvent
 from sansmcp.messages import Params
 from sansmcp.types import Unpack
@@ -39,7 +39,7 @@ class LoopClient(sansmcp_loop.AwaitableClient):
         for end in self._ends:
             end.wire.to_client.hold(self.is_paused)
 
-    def perform_effect(self, effect: ClientEffect) -> None:
+    def perform_effect(self, effect: TransportEffect) -> None:
         match effect:
             case OpenExchange():
                 self._begin(effect)
@@ -207,6 +207,36 @@ class Client(BaseClient[Any, None]):
         task = self._network.loop.create_task(work)
         self._network.sleep(0)
         return PendingCall(self._network, task)
+
+    def start_task(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        on_progress: OnProgress[None] | None = None,
+        **settings: Unpack[sansmcp.CallSettings],
+    ) -> sansmcp.TaskHandle[Any, None]:
+        """Call a tool, and return a handle as soon as the server has made a task of the call."""
+        work = self._client.start_task(name, arguments, on_progress=on_progress, **settings)
+        started = self._network.loop.run(work)
+        return sansmcp.TaskHandle(self, started.id, started.value)
+
+    def wait_for_task(
+        self,
+        task: sansmcp.TaskHandle[Any, None],
+        *,
+        on_progress: OnProgress[None] | None,
+        timeout: float | None,
+        total_timeout: float | None,
+    ) -> Any:
+        """Wait for the result of a handle; ``task.result()`` calls this."""
+        work = self._client.wait_for_task(
+            sansmcp.TaskHandle(self._client, task.id, task.value),
+            on_progress=on_progress,
+            timeout=timeout,
+            total_timeout=total_timeout,
+        )
+        return self._network.loop.run(work)
 
     def notify(
         self, method: str, params: Params | None = None, *, meta: Mapping[str, Any] | None = None

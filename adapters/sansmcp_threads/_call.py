@@ -45,6 +45,29 @@ class Call(sansmcp.BaseCall[Any, None]):
         """
         self._perform(partial(super().progress, progress, total, message))
 
+    def become_task(self) -> None:
+        """Make the call a task, and wait until the client has its id or the store has failed.
+
+        ``is_task`` tells if it is one then.
+
+        Raises:
+            RequestCancelled: the call is cancelled.
+        """
+        self._perform(super().become_task)
+
+    def save_progress(self, state: Any) -> None:
+        """Save the state with which another instance calls the handler again if this one dies.
+
+        Args:
+            state: any JSON value.
+
+        Raises:
+            LocalProtocolError: the handler was registered without ``restartable=True``, or
+                ``state`` is not JSON.
+            RequestCancelled: the call is cancelled.
+        """
+        self._perform(partial(super().save_progress, state))
+
     def notify(self, method: str, params: Params | None = None) -> None:
         """Send a notification that belongs to this call.
 

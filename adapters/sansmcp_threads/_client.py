@@ -10,10 +10,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any
+from typing import Any, TypeAlias
 
 import sansmcp
 from sansmcp import PendingResult
+from sansmcp.auth.options import Login
 from sansmcp.base_client import OnProgress
 from sansmcp.drivers.client import RequestHandler
 from sansmcp.events import ClientEvent
@@ -22,6 +23,8 @@ from sansmcp.types import Self, Unpack, escape_controls
 from sansmcp_local import ki_protected, ki_unprotected, log_unexpected
 
 _logger = logging.getLogger("sansmcp")
+
+TaskHandle: TypeAlias = sansmcp.TaskHandle[Any, None]
 
 
 class Client(sansmcp.ClientDriver[Any, None]):
@@ -74,12 +77,53 @@ class Client(sansmcp.ClientDriver[Any, None]):
         with self.using():
             pending = PendingResult()
             handle = self.begin_call(pending, method, params, on_progress, settings)
-            try:
-                self.wait(lambda: pending.is_done)
-            finally:
-                self.abandon_call(handle)
-                self.flush()
-            return pending.result()
+            return self._result_of(handle, pending)
+
+    def start_task(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        on_progress: OnProgress[None] | None = None,
+        **settings: Unpack[sansmcp.CallSettings],
+    ) -> TaskHandle:
+        """Call a tool, and return a handle as soon as the server has made a task of the call.
+
+        The server alone decides whether it does; otherwise the handle holds the result. If the
+        handle has an id, the call outlives this client. The arguments and exceptions are those of
+        :meth:`call_tool`.
+        """
+        check_plain("on_progress", on_progress)
+        with self.using():
+            pending = PendingResult()
+            handle = self.begin_task(pending, name, arguments, on_progress, settings)
+            return self.handle_of(self._result_of(handle, pending))
+
+    def wait_for_task(
+        self,
+        task: TaskHandle,
+        *,
+        on_progress: OnProgress[None] | None = None,
+        timeout: float | None = None,
+        total_timeout: float | None = None,
+    ) -> Any:
+        """Wait for the result of a handle; ``task.result()`` calls this."""
+        check_plain("on_progress", on_progress)
+        if task.id is None:
+            return task.value
+        with self.using():
+            pending = PendingResult()
+            handle = self.begin_attach(pending, task.id, on_progress, timeout, total_timeout)
+            return self._result_of(handle, pending)
+
+    def _result_of(self, handle: int, pending: PendingResult) -> Any:
+        """Wait for the result of a call."""
+        try:
+            self.wait(lambda: pending.is_done)
+        finally:
+            self.abandon_call(handle)
+            self.flush()
+        return pending.result()
 
     def notify(
         self, method: str, params: Params | None = None, *, meta: Mapping[str, Any] | None = None
@@ -136,6 +180,12 @@ class Client(sansmcp.ClientDriver[Any, None]):
 
     def now(self) -> float:
         return time.monotonic()
+
+    def run_login(self, login: Login, url: str) -> None:
+        """Call the function, which can be interrupted while it waits for a person."""
+        with ki_unprotected():
+            result = login(url)
+        self.login_ended(url, result)
 
     def unexpected(self, error: Exception) -> None:
         log_unexpected(error)

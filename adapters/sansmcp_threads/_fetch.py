@@ -12,7 +12,7 @@ from typing import Protocol, TypeAlias, runtime_checkable
 
 import sansmcp
 from sansmcp.drivers.client import RequestHandler
-from sansmcp.effects import AbortExchange, ClientEffect, OpenExchange
+from sansmcp.effects import AbortExchange, OpenExchange, TransportEffect
 from sansmcp.http import ResponsePart
 from sansmcp.types import Unpack
 from sansmcp_local import explains, interrupts_kept, ki_unprotected, new_client
@@ -157,7 +157,7 @@ class FetchClient(ConcurrentClient):
                 if not self._changed.wait(seconds):
                     self.handle_timeout()
 
-    def perform_effect(self, effect: ClientEffect) -> None:
+    def perform_effect(self, effect: TransportEffect) -> None:
         match effect:
             case OpenExchange(exchange=exchange):
                 request = self._requests[exchange] = _Request()

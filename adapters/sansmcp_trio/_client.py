@@ -15,7 +15,7 @@ import trio
 
 import sansmcp
 import sansmcp_loop
-from sansmcp.effects import ClientEffect
+from sansmcp.effects import TransportEffect
 from sansmcp.types import Unpack
 from sansmcp_local import (
     ClientParts,
@@ -71,7 +71,7 @@ class Client(sansmcp_loop.Client, trio.abc.AsyncResource):
         self._let_go()
         self._pool.close()
 
-    def perform_effect(self, effect: ClientEffect) -> None:
+    def perform_effect(self, effect: TransportEffect) -> None:
         perform(effect, self._pool, self._process)
 
     def _run(self, work: Coroutine[Any, Any, None]) -> trio.CancelScope:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import trio
 
@@ -74,10 +75,14 @@ class Pool(sansmcp.ConnectionPool):
         try:
             with self._opening[effect.exchange]:
                 opened = await open_stream(
-                    sansmcp.Url.parse(effect.url), self._ssl_context, self._handshake_timeout
+                    sansmcp.Url.parse(effect.url),
+                    self._ssl_context,
+                    self._handshake_timeout,
+                    effect.address_policy,
                 )
                 connection.driver = Stream(self, connection, opened)
-        except (OSError, trio.BrokenResourceError) as error:
+                connection.peer = connection.driver.peer
+        except (OSError, UnicodeError, trio.BrokenResourceError) as error:
             connection.connection_lost(reason_of(error), now=trio.current_time())
             self.release(effect.exchange, now=trio.current_time())
             self.run_pending()
@@ -100,6 +105,13 @@ class Stream:
         self._socket = socket_of(stream)
         self._exchange = 0
         self._is_sending = False
+
+    @property
+    def peer(self) -> str:
+        """The IP address at the other end; empty if it has left already."""
+        with suppress(OSError):
+            return str(self._socket.getpeername()[0])
+        return ""
 
     @property
     def is_readable(self) -> bool:

@@ -11,7 +11,8 @@ from typing import TypeAlias, cast
 import trio
 
 import sansmcp
-from sansmcp_local import connection_info, set_options
+from sansmcp.addresses import AddressPolicy
+from sansmcp_local import allowed_addresses, connection_info, set_options
 
 from ._stdio import StdioStream
 
@@ -22,23 +23,42 @@ AnyStream: TypeAlias = trio.SocketStream | trio.SSLStream[trio.SocketStream]
 
 
 async def open_stream(
-    url: sansmcp.Url, ssl_context: ssl.SSLContext | None, handshake_timeout: float
+    url: sansmcp.Url,
+    ssl_context: ssl.SSLContext | None,
+    handshake_timeout: float,
+    policy: AddressPolicy | None = None,
 ) -> AnyStream:
-    """Connect to a server. Raises OSError or trio.BrokenResourceError."""
+    """Connect to a server, at an address that ``policy`` allows; None allows all.
+
+    Raises OSError or trio.BrokenResourceError.
+    """
+    plain = await _open_tcp(url, policy)
+    set_options(plain.socket)
     if url.scheme == "http":
-        plain = await trio.open_tcp_stream(url.host, url.port)
-        set_options(plain.socket)
         return plain
-    stream = await trio.open_ssl_over_tcp_stream(
-        url.host, url.port, https_compatible=True, ssl_context=ssl_context
+    stream = trio.SSLStream(
+        plain,
+        ssl_context or ssl.create_default_context(),
+        server_hostname=url.host,
+        https_compatible=True,
     )
-    set_options(stream.transport_stream.socket)
     try:
         await do_handshake(stream, handshake_timeout)
     except BaseException:
         stream.transport_stream.socket.close()
         raise
     return stream
+
+
+async def _open_tcp(url: sansmcp.Url, policy: AddressPolicy | None) -> trio.SocketStream:
+    if policy is None:
+        return await trio.open_tcp_stream(url.host, url.port)
+    found = await trio.socket.getaddrinfo(url.host, url.port, type=trio.socket.SOCK_STREAM)
+    *others, last = allowed_addresses(policy, url.host, found)
+    for address in others:
+        with suppress(OSError):
+            return await trio.open_tcp_stream(address, url.port)
+    return await trio.open_tcp_stream(last, url.port)
 
 
 def set_options_below(stream: trio.abc.Stream) -> None:

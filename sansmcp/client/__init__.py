@@ -12,10 +12,12 @@ table says so.
 ``request``           one JSON-RPC request, and the meaning of its response
 ``stream``            when and how to reconnect; holds a cursor
 ``input``             the server requests without a response
+``task``              the task of a call: what the server says of it, and when to ask again
 ``post``              notifications and responses that the server has not accepted
 ``exchange``          one HTTP exchange and its purpose
 ``reader``            one HTTP response: parts in, outcomes out
 ``http_heads``        the heads of HTTP requests; refusals
+``authorizing``       the authorization of one client; requests that wait for it
 ``tool_headers``      headers that repeat parameters of tools
 ``cache``             cached lists and resources
 ``line_channel``      the messages of a server process

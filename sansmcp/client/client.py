@@ -25,6 +25,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+import attrs
+
+from ..addresses import AddressPolicy
+from ..auth.flow import OLDEST, AbortFetch, Attempt, Fetch, Flow, GiveUp, Obtained
+from ..auth.flow import Failed as FlowFailed
+from ..auth.http import AuthRequest
+from ..auth.options import Authorization
 from ..codecs import json, jsonrpc
 from ..codecs.headers import Headers
 from ..codecs.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, is_request_id
@@ -32,24 +39,29 @@ from ..codecs.ndjson import encode_line
 from ..codecs.sse import SseEvent
 from ..effects import (
     AbortExchange,
+    AuthEffect,
     ClientEffect,
     KillProcess,
     OpenExchange,
+    SignJwt,
     WriteStdin,
 )
 from ..errors import (
+    AuthorizationFailed,
     CallError,
     InvalidResponse,
     JsonRpcError,
     LocalProtocolError,
     RemoteProtocolError,
     RequestCancelled,
+    TaskLost,
     check_positive_seconds,
     check_settings,
     check_type,
     error_response,
 )
 from ..events import (
+    AuthorizationNeeded,
     CallCompleted,
     CallFailed,
     ClientEvent,
@@ -77,7 +89,15 @@ from ..messages import (
     RequestId,
     Response,
 )
-from ..meta_keys import CAPABILITIES, CLIENT_INFO, LISTEN, OWN_META, SUBSCRIPTION_ID, VERSION
+from ..meta_keys import (
+    CAPABILITIES,
+    CLIENT_INFO,
+    LISTEN,
+    NAMED,
+    OWN_META,
+    SUBSCRIPTION_ID,
+    VERSION,
+)
 from ..process import (
     ProcessExited,
     ProcessPart,
@@ -89,8 +109,10 @@ from ..process import (
 )
 from ..revisions import REVISIONS
 from ..states import ClientState, OpeningState, ProcessState
+from ..tasks import CANCEL as CANCEL_TASK
 from ..timers import Timer, TimerTable
 from ..types import STDIO, Idle, Unpack, assert_never
+from .authorizing import Authorizing, Hold, SendNow, SignFirst
 from .cache import Cache
 from .child_process import ChildProcess
 from .exchange import (
@@ -115,6 +137,7 @@ from .options import (
 )
 from .outcomes import (
     Agreed,
+    BecameTask,
     Confirm,
     Continue,
     Delivered,
@@ -154,6 +177,9 @@ from .outcomes import (
     RoundFailed,
     RoundStarted,
     StreamOutcome,
+    TaskInputDone,
+    TaskOutcome,
+    TaskReported,
     TurnDone,
     Undelivered,
 )
@@ -161,6 +187,7 @@ from .post import INITIALIZED, PendingPost, Posts
 from .reader import ResponseReader
 from .request import CallTimeouts, Kind, PendingRequest, encode_without_meta
 from .stream import Stream
+from .task import TASK_METHOD, FollowedTask, task_id_of
 from .tool_headers import ToolHeaders
 
 if TYPE_CHECKING:
@@ -172,6 +199,10 @@ _DISCARD_TIMEOUT = 1.0
 
 _MAX_PAGES = 100
 """The number of pages of a list of tools to fetch when the headers of a tool are looked up."""
+
+_MAX_GIVEN_UP = 1000
+"""Cancelled calls of which the client remembers that a late response may be the handle of a task.
+"""
 
 _DISCARDING = Discarding()
 _NO_META: Params = MappingProxyType({})
@@ -195,15 +226,18 @@ class Client:
         "__dict__",
         "__weakref__",
         "_agreed",
+        "_authorizing",
         "_by_id",
         "_cache",
         "_calls",
+        "_capabilities",
         "_cursor",
         "_effects",
         "_error",
         "_events",
         "_exchange_numbers",
         "_exchanges",
+        "_given_up",
         "_handles",
         "_is_full",
         "_jitter",
@@ -212,6 +246,7 @@ class Client:
         "_message_url",
         "_now",
         "_opening",
+        "_opening_held",
         "_opening_request",
         "_options",
         "_own",
@@ -234,6 +269,8 @@ class Client:
         target: str | Sequence[str],
         *,
         jitter: Callable[[], float],
+        random_bytes: Callable[[int], bytes] | None = None,
+        wall_clock: Callable[[], float] | None = None,
         **settings: Unpack[ClientSettings],
     ) -> None:
         """Create a client; :meth:`start` opens the session.
@@ -243,6 +280,10 @@ class Client:
                 on stdio, e.g. ``["python", "server.py"]``.
             jitter: returns a random number from 0 (inclusive) to 1 at each call, e.g.
                 ``random.random``.
+            random_bytes: returns that many random bytes, e.g. ``secrets.token_bytes``; needed for
+                ``authorization``.
+            wall_clock: returns the seconds since 1970, e.g. ``time.time``; needed for
+                ``authorization``.
             settings: see :class:`ClientOptions`.
 
         Raises:
@@ -261,6 +302,7 @@ class Client:
         self._timers = TimerTable()
         self._is_full = False
         self._agreed = Agreed()
+        self._capabilities = options.declared_capabilities
         self._error: CallError | None = None
         self._message_url: Url | None = None
         self._opening = Opening(
@@ -271,6 +313,8 @@ class Client:
         )
         self._calls: dict[int, PendingRequest] = {}
         self._own: dict[int, PendingRequest] = {}
+        self._given_up: dict[RequestId, None] = {}
+        """The ids of cancelled calls on a shared stream that may have become tasks meanwhile."""
         self._opening_request: PendingRequest | None = None
         self._by_id: dict[RequestId | None, PendingRequest] = {}
         self._handles: Iterator[int] = itertools.count(1)
@@ -287,11 +331,36 @@ class Client:
         self._cache = Cache(options.limits, options.cache)
         self._process = None if self._url else ChildProcess(command, options.close_timeout)
         self._lines = LineChannel(options.limits)
+        self._authorizing = self._new_authorizing(random_bytes, wall_clock)
+        self._opening_held: float | None = None
         self._cursor: type[Cursor] | None = None
         if options.handshake_versions:  # else not even imported
             from .legacy.cursor import Cursor
 
             self._cursor = Cursor
+
+    def _new_authorizing(
+        self,
+        random_bytes: Callable[[int], bytes] | None,
+        wall_clock: Callable[[], float] | None,
+    ) -> Authorizing | None:
+        authorization = self._options.authorization
+        if authorization is None or self._url is None:
+            return None
+        if random_bytes is None or wall_clock is None:
+            raise LocalProtocolError(
+                "authorization needs random_bytes and wall_clock, e.g. secrets.token_bytes and "
+                "time.time"
+            )
+        is_legacy_allowed = OLDEST in self._options.versions
+        return Authorizing(
+            Flow(str(self._url), authorization, random_bytes, wall_clock, is_legacy_allowed)
+        )
+
+    @property
+    def authorization(self) -> Authorization | None:
+        """The setting of that name, for the driver."""
+        return self._options.authorization
 
     @property
     def limits(self) -> Limits:
@@ -324,6 +393,9 @@ class Client:
             )
         else:
             self._effects.append(self._process.start())
+        if self._authorizing is not None:
+            self._authorizing.flow.start(now)
+            self._run_authorization(self._authorizing)
         self._on_opening(self._opening.start(transports, now))
 
     def call(
@@ -336,16 +408,25 @@ class Client:
         reset_on_progress: bool = True,
         idempotent: bool | None = None,
         meta: Mapping[str, Any] | None = None,
+        detach: bool = False,
+        wants_progress: bool = True,
         now: float,
     ) -> int:
         """Make a call: send a request, and report its one outcome as an event.
 
         A call made before the opening has ended waits for it.
 
+        At 2026-07-28 a server may answer ``tools/call`` by the handle of a task. The client then
+        asks for the state of the task until it has ended, at the interval that the server wants,
+        and the call ends with the result of the task. From the handle on, a lost connection does
+        not end the call. The event ``TaskUpdated`` reports the task. If the call is cancelled,
+        times out or ends with the client, the client sends ``tasks/cancel``.
+
         Args:
             method, params: the request. ``params`` can have ``_meta``; a progress token is added.
             timeout: seconds without a response and, if ``reset_on_progress``, without progress.
-                None is the client's setting; for ``subscriptions/listen``, no limit.
+                Each response about the task of the call starts it again. None is the client's
+                setting; for ``subscriptions/listen``, no limit.
             total_timeout: seconds without a response, whatever progress there is. None is the
                 client's setting; for ``subscriptions/listen``, no limit. Both times stop while a
                 server request is open that ``capabilities`` declares, for the first
@@ -356,6 +437,11 @@ class Client:
                 only read.
             meta: further members of ``_meta``, e.g. ``{"traceparent": "00-..."}``; they replace
                 those of the same name in ``params``.
+            detach: True to get the handle of a task as the result, a JSON object with ``taskId``,
+                and to leave the task to :meth:`attach`, of any client.
+            wants_progress: False if progress reports only start ``timeout`` again, and the
+                application does not use them. Servers of this library then make a task of a call
+                that takes long; else the call stays on its stream, on which the reports arrive.
 
         Returns:
             The handle of the call. CallCompleted or CallFailed with this handle ends it.
@@ -376,18 +462,11 @@ class Client:
         check_positive_seconds(timeout, total_timeout)
         if method == INITIALIZE:
             raise LocalProtocolError("Cannot call 'initialize': start() sends it")
-        if len(self._calls) >= self.limits.max_pending_calls:
-            raise LocalProtocolError(
-                f"{self.limits.max_pending_calls} calls are running already (max_pending_calls); "
-                "wait until one has ended"
-            )
+        self._check_calls()
         params, encoded = _checked_params(method, params, meta)
         if self._has_mirrored_headers:
             self._tools.validate_mirrored_params(method, params)
-        if self._opening.state is OpeningState.NEW:
-            raise LocalProtocolError(
-                "The client is not connected; await it first, or call start() of a machine"
-            )
+        self._check_started()
         self._now = now
         request = PendingRequest(
             next(self._handles),
@@ -397,17 +476,63 @@ class Client:
             idempotent=method in SAFE_METHODS if idempotent is None else idempotent,
             timeouts=CallTimeouts(timeout, total_timeout, reset_on_progress, now),
             encoded_params=encoded,
+            is_detached=detach,
+            wants_progress=wants_progress or method != TASK_METHOD or not self._options.tasks,
         )
-        self._calls[request.number] = request
-        self._arm(request)
-        if self._opening.is_ready:
-            self._send(request)
+        self._begin(request)
+        return request.number
+
+    def attach(
+        self,
+        task_id: str,
+        *,
+        timeout: float | None = None,
+        total_timeout: float | None = None,
+        now: float,
+    ) -> int:
+        """Wait for a task that another call has started, of this client or another one.
+
+        The outcome is that of the call: its result, or the error that ended it. The task goes on if
+        the wait is cancelled, times out or ends with the client; call ``tasks/cancel`` to end it.
+
+        Args:
+            task_id: the id of the task, from its handle or from the event ``TaskUpdated``. It is
+                valid at the server that made it, for the user that made the call.
+            timeout, total_timeout: as in :meth:`call`.
+            now: the current time in seconds, on the machine's clock.
+
+        Returns:
+            A handle, as :meth:`call` returns it.
+
+        Raises:
+            LocalProtocolError: the client was not started or is closed, was created with
+                ``tasks=False``, ``task_id`` is not a string, a timeout is not above zero, or
+                ``limits.max_pending_calls`` calls are running. Nothing has changed.
+        """
+        self._check_open()
+        timeout = self._options.timeout if timeout is None else timeout
+        total_timeout = self._options.total_timeout if total_timeout is None else total_timeout
+        check_positive_seconds(timeout, total_timeout)
+        check_type(str, task_id=task_id)
+        if not self._options.tasks:
+            raise LocalProtocolError("This client does not follow tasks; pass tasks=True to it")
+        self._check_calls()
+        self._check_started()
+        self._now = now
+        timeouts = CallTimeouts(timeout, total_timeout, resets=True, started=now)
+        request = PendingRequest(
+            next(self._handles), Kind.CALL, TASK_METHOD, None, timeouts=timeouts
+        )
+        request.task = self._new_task(task_id, is_owned=False)
+        self._begin(request)
         return request.number
 
     def cancel(
         self, handle: int, reason: str = "cancelled by the application", *, now: float
     ) -> bool:
         """Cancel a call: end it with RequestCancelled, and send the server the cancellation.
+
+        This also cancels the task of the call, unless the client has attached to it.
 
         Args:
             handle: what :meth:`call` returned.
@@ -493,16 +618,70 @@ class Client:
         self._now = now
         return self._respond(error_response(request_id, error), declined=True)
 
+    def redirected(self, redirect: str, *, now: float) -> bool:
+        """Continue a login (AuthorizationNeeded) with the URL to which the browser was sent.
+
+        Args:
+            redirect: the URL, or its query.
+            now: the current time in seconds, on the machine's clock.
+
+        Returns:
+            False, with nothing changed, if the URL does not belong to this login, or no login is
+            pending. An attacker may have made it; wait for another.
+        """
+        self._now = now
+        if self._authorizing is None:
+            return False
+        is_ours = self._authorizing.flow.redirected(redirect, now)
+        self._run_authorization(self._authorizing)
+        return is_ours
+
+    def login_failed(self, reason: str, *, now: float) -> None:
+        """End a login (AuthorizationNeeded): the person does not log in.
+
+        The requests that wait fail with AuthorizationFailed. Without a login nothing changes.
+        """
+        self._now = now
+        if self._authorizing is not None:
+            self._authorizing.flow.login_failed(reason, now)
+            self._run_authorization(self._authorizing)
+
+    def auth_completed(self, effect: AuthEffect, result: Any, *, now: float) -> None:
+        """Report the result of an effect of the authorization. Pull effects afterwards."""
+        self._now = now
+        authorizing = self._authorizing
+        assert authorizing is not None
+        number = authorizing.signed(effect) if isinstance(effect, SignJwt) else None
+        if number is not None:
+            self._send_signed(authorizing, number, str(result))
+        else:
+            authorizing.flow.completed(effect, result, now)
+            self._run_authorization(authorizing)
+
+    def auth_failed(self, effect: AuthEffect, reason: str, *, now: float) -> None:
+        """Report that an effect of the authorization cannot be performed, and why."""
+        self._now = now
+        authorizing = self._authorizing
+        assert authorizing is not None
+        number = authorizing.signed(effect) if isinstance(effect, SignJwt) else None
+        if number is not None:
+            text = f"Authorization failed: a JWT cannot be signed: {reason}"
+            self._fail_held(number, AuthorizationFailed(text, reason="effect_failed"))
+        else:
+            authorizing.flow.effect_failed(effect, reason, now)
+            self._run_authorization(authorizing)
+
     def close(self, *, now: float) -> None:
-        """End the session. Running calls fail with RequestCancelled.
+        """End the session. Running calls fail with RequestCancelled, and their tasks are cancelled.
 
         ``Closed`` is the last event. A second call has no effect.
         """
         self._now = now
         if not self._opening.is_closed:
+            tasks = [call.task for call in self._calls.values() if call.task is not None]
             for request in tuple(self._calls.values()):
                 self._cancelled(request, "the client was closed")
-            self._end(None)
+            self._end(None, tasks)
 
     # Parts in, effects and events out
 
@@ -513,11 +692,18 @@ class Client:
         """
         self._now = now
         found = self._exchanges.get(exchange)
-        if found is not None:
+        if found is None:
+            if self._authorizing is not None and exchange == self._authorizing.exchange:
+                self._authorizing.flow.receive(part, now)
+                self._run_authorization(self._authorizing)
+        else:
             if self._trace is not None:
                 self._trace.part(exchange, part)
             reader = found.reader
             has_more = reader.receive(part)
+            if self._authorizing is not None and isinstance(part, ResponseHead):
+                assert found.attempt is not None
+                self._authorizing.flow.responded(found.attempt, str(found.request.url), part)
             if found.stream is not None and reader.is_stream and isinstance(part, ResponseHead):
                 found.stream.opened(now)
             if has_more:
@@ -638,12 +824,18 @@ class Client:
                 case Timer.OPENING:
                     printed = () if self._process is None else self._process.printed
                     self._on_opening(self._opening.due(now, printed))
+                case Timer.TASK_POLL:
+                    self._task_due(self._calls[key])
                 case Timer.POST:
                     self._post_due(key)
                 case Timer.DISCARD_RESPONSE:
                     self._abort(key)
                 case Timer.CLOSE:
                     self._closed()
+                case Timer.AUTHORIZATION:
+                    assert self._authorizing is not None
+                    self._authorizing.flow.due(now)
+                    self._run_authorization(self._authorizing)
                 case _:
                     assert timer is Timer.PROCESS
                     assert self._process is not None
@@ -669,7 +861,7 @@ class Client:
                 self._arm_opening()
                 self._events.append(event)
                 for call in tuple(self._calls.values()):
-                    self._send(call)
+                    self._send_call(call)
                 self._open_standalone_stream()
             case _:
                 self._discard_session()
@@ -769,6 +961,7 @@ class Client:
         for number in tuple(self._exchanges):
             self._abort(number)
         self._message_url = None
+        self._opening_held = None
 
     def _fail(self, error: CallError) -> None:
         """Close the client because of an error."""
@@ -776,7 +969,8 @@ class Client:
             self._fail_call(call, call.abandoned(error))
         self._end(error)
 
-    def _end(self, error: CallError | None) -> None:
+    def _end(self, error: CallError | None, tasks: Sequence[FollowedTask] = ()) -> None:
+        """End the session, and cancel the ``tasks`` of its calls."""
         self._error = error
         if self._opening.state is OpeningState.NEW:
             self._opening.close()
@@ -784,17 +978,23 @@ class Client:
             return
         self._discard_session()
         self._opening.close()
+        if self._authorizing is not None:
+            self._authorizing.flow.close()
+            self._run_authorization(self._authorizing)
+        for task in tasks:
+            self._cancel_task(task)
         if self._process is not None and self._process.state not in (
             ProcessState.NEW,
             ProcessState.ENDED,
         ):
             self._on_process(self._process.close())
-        elif error is None and self._agreed.session_id is not None:
+            return
+        if error is None and self._agreed.session_id is not None:
             self._open(ForDelete(), b"DELETE")
-            deadline = self._now + self._options.close_timeout
-            self._timers.set(Timer.CLOSE, _ONLY, deadline)
-        else:
+        elif self._posts.is_empty:
             self._closed()
+            return
+        self._timers.set(Timer.CLOSE, _ONLY, self._now + self._options.close_timeout)
 
     def _closed(self) -> None:
         """Report that the client is closed: the session has ended, or there was none."""
@@ -803,6 +1003,26 @@ class Client:
         self._events.append(Closed(self._error))
 
     # Requests
+
+    def _begin(self, call: PendingRequest) -> None:
+        """Add a new call, and send it if the opening has ended."""
+        self._calls[call.number] = call
+        self._arm(call)
+        if self._opening.is_ready:
+            self._send_call(call)
+
+    def _send_call(self, call: PendingRequest) -> None:
+        """Send a call, or ask for the state of its task."""
+        if call.task is None:
+            self._send(call)
+        elif self._agreed.is_modern:
+            self._send_task_request(call)
+        else:
+            text = (
+                f"{self._agreed.revision.name}, which the server now speaks, has no tasks, so the "
+                "outcome of the task is unknown"
+            )
+            self._fail_call(call, call.error(TaskLost, text))
 
     def _send(self, request: PendingRequest) -> None:
         """Send a request with a new id, unless its result is in the cache."""
@@ -860,6 +1080,8 @@ class Client:
         self, request: PendingRequest, error: CallError, *, complete: bool = False
     ) -> None:
         """End a call with an error; ``complete``: the server has sent its response."""
+        if request.task is not None:
+            error.task_id = request.task.id
         self._end_call(request, CallFailed(request.number, error), complete=complete)
 
     def _end_call(
@@ -895,9 +1117,24 @@ class Client:
             else:
                 self._abort(request.exchange)
             request.exchange = None
+        if request.task is not None:
+            self._timers.stop(Timer.TASK_POLL, request.number)
         if request.child is not None:
-            self._end_own(self._own[request.child], complete=False)
-            request.child = None
+            self._end_child(request, complete=False)
+        if request.listener is not None:
+            self._end_listener(request, complete=False)
+
+    def _end_child(self, request: PendingRequest, *, complete: bool) -> None:
+        assert request.child is not None
+        self._end_own(self._own[request.child], complete=complete)
+        request.child = None
+
+    def _end_listener(self, request: PendingRequest, *, complete: bool) -> None:
+        assert request.listener is not None
+        listener, request.listener = self._own[request.listener], None
+        if not complete:
+            self._send_cancellation(listener, "the client no longer follows the task")
+        self._end_own(listener, complete=complete)
 
     def _call_timed_out(self, request: PendingRequest) -> None:
         assert request.timeouts is not None
@@ -910,13 +1147,20 @@ class Client:
         self._fail_call(request, request.error(RequestCancelled, text))
 
     def _send_cancellation(self, request: PendingRequest, reason: str) -> None:
-        """Send the cancellation of a request.
+        """Send the cancellation of a request, or of the task that runs it.
 
-        At 2026-07-28 on HTTP, aborting the exchange cancels the request. Source:
-        basic/utilities/cancellation.
+        At 2026-07-28 on HTTP, aborting the exchange cancels the request, but not a task. Source:
+        basic/utilities/cancellation; SEP-2663.
         """
+        if request.task is not None:
+            self._cancel_task(request.task)
+            return
         abort_suffices = self._agreed.is_modern and not self._opening.is_shared
         if request.id is not None and not abort_suffices:
+            if self._agreed.is_modern and request.method == TASK_METHOD and self._options.tasks:
+                self._given_up[request.id] = None
+                if len(self._given_up) > _MAX_GIVEN_UP:
+                    del self._given_up[next(iter(self._given_up))]
             params = {"requestId": request.id, "reason": reason}
             self._post(Notification("notifications/cancelled", params))
 
@@ -934,6 +1178,13 @@ class Client:
                 self._on_opening(self._opening.initialize_unreadable(error, self._now))
             case Kind.TOOLS:
                 self._end_tools(request)
+            case Kind.TASK:
+                text = f"The response to {request.method} breaks the protocol: {error.message}"
+                failure = request.error(InvalidResponse, text)
+                failure.__cause__ = error
+                self._on_task(self._parent_of(request), Finished(failure))
+            case Kind.LISTENER:
+                self._unsubscribed(request, for_good=True)
             case _ as impossible:
                 assert_never(impossible)
 
@@ -948,6 +1199,11 @@ class Client:
                 self._on_opening(self._opening.initialize_lost(lost, self._now))
             case Kind.TOOLS:
                 self._end_tools(request)
+            case Kind.TASK:
+                call = self._parent_of(request)
+                self._on_task(call, call.followed.on_failure(lost.reason))
+            case Kind.LISTENER:
+                self._unsubscribed(request, for_good=False)
             case _ as impossible:
                 assert_never(impossible)
 
@@ -962,6 +1218,11 @@ class Client:
                 self._on_opening(self._opening.initialize_refused(refusal, self._now))
             case Kind.TOOLS:
                 self._end_tools(request)
+            case Kind.TASK:
+                call = self._parent_of(request)
+                self._on_task(call, call.followed.on_refusal(request.method, refusal))
+            case Kind.LISTENER:
+                self._unsubscribed(request, for_good=not refusal.is_retryable)
             case _ as impossible:
                 assert_never(impossible)
 
@@ -972,8 +1233,8 @@ class Client:
         if the call would time out before.
         """
         policy, attempt = self._options.reconnect, request.refusals + 1
-        is_opening = request.kind in (Kind.DISCOVER, Kind.INITIALIZE)
-        if is_opening or not refusal.was_not_run or attempt > policy.max_attempts:
+        repeats_itself = request.kind not in (Kind.CALL, Kind.TOOLS)
+        if repeats_itself or not refusal.was_not_run or attempt > policy.max_attempts:
             return False
         is_request = refusal.request.method == b"POST" and not refusal.request.last_event_id
         delay = policy.delay(attempt, refusal.retry_after, self._jitter())
@@ -1019,11 +1280,14 @@ class Client:
             return
         self._opening.reset_session_losses()
         is_http = self._url is not None
-        match request.on_response(message, http_status, self._agreed, is_http=is_http):
+        options = self._options
+        match request.on_response(message, http_status, self._agreed, options, is_http=is_http):
             case Finished(result=result):
                 self._finish(request, result)
             case NeedsInput(members):
                 self._start_round(request, members)
+            case BecameTask(members):
+                self._follow_task(request, members)
             case NeedsTools():
                 self._look_up_tools(request)
             case NeedsVersion():
@@ -1050,9 +1314,14 @@ class Client:
                 self._on_opening(
                     self._opening.initialized(response, http_status, headers, self._now)
                 )
-            case _:
-                assert request.kind is Kind.TOOLS
+            case Kind.TOOLS:
                 self._tools_listed(request, response)
+            case Kind.LISTENER:
+                self._unsubscribed(request, for_good=isinstance(message, ErrorResponse))
+            case _:
+                assert request.kind is Kind.TASK
+                call = self._parent_of(request)
+                self._on_task(call, call.followed.on_response(request.method, message))
 
     def _response_headers(self, request: PendingRequest) -> Headers:
         """Return the headers of the HTTP response to a request; empty if there is none."""
@@ -1106,11 +1375,147 @@ class Client:
 
     def _end_tools(self, request: PendingRequest) -> None:
         """Repeat the call that needed the list, even if fetching the list failed."""
-        assert request.parent is not None
-        call = self._calls[request.parent]
-        call.child = None
-        self._end_own(request, complete=True)
+        call = self._parent_of(request)
+        self._end_child(call, complete=True)
         self._send(call)
+
+    # Tasks
+
+    def _new_task(self, id: str, *, is_owned: bool) -> FollowedTask:
+        policy, types = self._options.reconnect, self._options.result_types
+        return FollowedTask(id, is_owned, policy, self._jitter, types)
+
+    def _follow_task(self, call: PendingRequest, members: dict[str, Any]) -> None:
+        """Follow the task by whose handle the server has answered a call."""
+        self._leave_stream(call, complete=True)
+        call.task = self._new_task(members["taskId"], is_owned=True)
+        wait = call.task.on_handle(members)
+        self._events.extend(call.followed.news(call.number))
+        self._schedule_task_request(call, wait)
+
+    def _parent_of(self, request: PendingRequest) -> PendingRequest:
+        """Return the call for which the client has made a request of its own."""
+        assert request.parent is not None
+        return self._calls[request.parent]
+
+    def _send_task_request(self, call: PendingRequest) -> None:
+        """Ask for the state of a task, or send input responses to it."""
+        method, params = call.followed.next_request()
+        child = PendingRequest(
+            next(self._own_numbers), Kind.TASK, method, params, parent=call.number
+        )
+        self._own[child.number] = child
+        call.child = child.number
+        self._timers.set(Timer.TASK_POLL, call.number, self._now + self.limits.post_timeout)
+        self._send(child)
+
+    def _task_due(self, call: PendingRequest) -> None:
+        """Make the next request about a task, or give up one without a response."""
+        if call.child is None:
+            self._send_task_request(call)
+        else:
+            reason = f"no response within {self.limits.post_timeout:g} s (post_timeout)"
+            self._on_task(call, call.followed.on_failure(reason), complete=False)
+
+    def _on_task(
+        self, call: PendingRequest, outcome: TaskOutcome, *, complete: bool = True
+    ) -> None:
+        """Act on an outcome of a request about a task; ``complete``: it has a response."""
+        self._end_child(call, complete=complete)
+        match outcome:
+            case TaskReported(wait, input_requests):
+                if input_requests is None or self._on_task_input(call, input_requests):
+                    self._schedule_task_request(call, wait)
+            case Retry(delay, attempt, reason):
+                self._timers.set(Timer.TASK_POLL, call.number, self._now + delay)
+                self._events.append(
+                    Reconnecting(call=call.number, delay=delay, attempt=attempt, reason=reason)
+                )
+            case Finished(result):
+                self._finish(call, result)
+            case _ as impossible:
+                assert_never(impossible)
+
+    def _on_task_input(self, call: PendingRequest, input_requests: dict[str, Any]) -> bool:
+        """Report the new input requests of a task. Return False if they end the call."""
+        task, number = call.followed, call.number
+        left = self.limits.max_server_requests_per_call - call.server_requests
+        outcome = self._server_requests.on_task_input(
+            number, call.method, input_requests, task.answered, left, is_owned=task.is_owned
+        )
+        if isinstance(outcome, RoundFailed):
+            self._on_round(outcome)
+            return False
+        for id in outcome.withdrawn:
+            self._cancel_server_request(id, "the task no longer requires it")
+        for key, response in outcome.declined.items():
+            call.server_requests += 1
+            task.add_response(key, response)
+        task.unanswered = outcome.unanswered
+        self._events.extend(call.followed.news(call.number))
+        for request in outcome.requests:
+            self._report_server_request(request, number, (number,))
+        return True
+
+    def _schedule_task_request(self, call: PendingRequest, wait: float) -> None:
+        """Make the next request about a task after ``wait`` seconds, or before the call ends."""
+        assert call.timeouts is not None
+        wait = min(wait, max(call.timeouts.total_left(self._now) - 1, 1))
+        if call.followed.has_responses:
+            wait = 0.0
+        call.timeouts.restart_at(self._now + wait)
+        self._arm(call)
+        self._timers.set(Timer.TASK_POLL, call.number, self._now + wait)
+        params = call.followed.subscribe()
+        if params is not None:
+            number = next(self._own_numbers)
+            listener = PendingRequest(number, Kind.LISTENER, LISTEN, params, parent=call.number)
+            self._own[number] = listener
+            call.listener = number
+            self._send(listener)
+
+    def _on_task_changed(self, listener: PendingRequest, notification: Notification) -> None:
+        """Handle a notification of the subscription to a task."""
+        call = self._parent_of(listener)
+        if call.followed.on_notification(notification):
+            self._ask_if_stale(call)
+        else:
+            self._end_listener(call, complete=False)
+            call.followed.on_unsubscribed(for_good=True)
+
+    def _unsubscribed(self, listener: PendingRequest, *, for_good: bool) -> None:
+        """Handle the end of the subscription to a task."""
+        call = self._parent_of(listener)
+        self._end_listener(call, complete=True)
+        call.followed.on_unsubscribed(for_good=for_good)
+        self._ask_if_stale(call)
+
+    def _ask_if_stale(self, call: PendingRequest) -> None:
+        """Ask for the state of a task that may have changed, unless that is being done."""
+        if call.followed.is_stale and call.child is None:
+            self._schedule_task_request(call, 0.0)
+
+    def _respond_to_task(self, call: PendingRequest, key: str, response: Any) -> None:
+        """Send an input response, after the request about the task that is in flight."""
+        call.followed.add_response(key, response)
+        if call.child is None:
+            self._send_task_request(call)
+
+    def _cancel_task(self, task: FollowedTask) -> None:
+        """Cancel a task at the server, unless it belongs to another client."""
+        if task.is_owned and self._agreed.is_modern:
+            self._last_id += 1
+            self._post(Request(self._last_id, CANCEL_TASK, {"taskId": task.id}))
+
+    def _cancel_late_task(self, message: Response | ErrorResponse) -> None:
+        """Cancel the task of a call whose handle has crossed the cancellation of the call.
+
+        The cancellation of a request does not end the task that it has become.
+        """
+        members = json.as_object(message.result) if isinstance(message, Response) else None
+        id = None if members is None else task_id_of(members)
+        if id is not None:
+            self._cancel_task(self._new_task(id, is_owned=True))
 
     # Server requests and input requests
 
@@ -1137,6 +1542,7 @@ class Client:
     def _on_round(self, outcome: RoundDone | RoundFailed) -> None:
         request = self._calls[outcome.number]
         if isinstance(outcome, RoundFailed):
+            self._send_cancellation(request, str(outcome.error))
             self._fail_call(request, outcome.error)
         else:
             request.round_params = outcome.params
@@ -1202,6 +1608,8 @@ class Client:
                 self._post(reply)
             case RoundDone() | RoundFailed() as outcome:
                 self._on_round(outcome)
+            case TaskInputDone(number, key, response):
+                self._respond_to_task(self._calls[number], key, response)
             case ResponseBuffered():
                 pass
             case _ as impossible:
@@ -1276,8 +1684,11 @@ class Client:
 
     # Notifications and responses
 
-    def _post(self, message: Notification | Response | ErrorResponse) -> None:
-        """Send a message, or buffer it if it is a response that belongs to a turn."""
+    def _post(self, message: Request | Notification | Response | ErrorResponse) -> None:
+        """Send a message, or buffer it if it is a response that belongs to a turn.
+
+        Only the HTTP response of a request matters here.
+        """
         if self._process is not None:
             if self._process.state is ProcessState.RUNNING:
                 self._write(self._encode(message))
@@ -1300,7 +1711,7 @@ class Client:
         while (post := self._posts.next_post()) is not None:
             message = post.message
             mirrored: Headers = ()
-            if isinstance(message, Notification):
+            if isinstance(message, Request | Notification):
                 mirrored = self._mirrored_headers(message.method, message.params or {})
             purpose, body = ForPost(post.number), self._encode(message)
             post.exchange = self._open(purpose, b"POST", body, mirrored=mirrored)
@@ -1322,6 +1733,8 @@ class Client:
             self._timers.set(Timer.POST, post.number, post.deadline)
         self._on_post(outcome)
         self._send_posts()
+        if self._opening.state is OpeningState.CLOSING and self._posts.is_empty:
+            self._closed()
 
     def _on_post(self, outcome: PostOutcome) -> None:
         is_confirmation = (
@@ -1354,17 +1767,19 @@ class Client:
             return _NO_META
         meta: dict[str, Any] = {VERSION: self._agreed.revision.name}
         if of_request:
-            meta[CAPABILITIES] = self._options.capabilities
+            meta[CAPABILITIES] = self._capabilities
             if not self._options.anonymous:
                 meta[CLIENT_INFO] = self._options.info
         return meta
 
-    def _encode(self, message: Notification | Response | ErrorResponse) -> bytes:
-        """Encode a notification or response, with ``_meta`` if the revision requires it."""
-        if isinstance(message, Notification) and (meta := self._own_meta(of_request=False)):
-            given = message.params or {}
-            params = {**given, "_meta": {**given.get("_meta", {}), **meta}}
-            message = Notification(message.method, params)
+    def _encode(self, message: Request | Notification | Response | ErrorResponse) -> bytes:
+        """Encode a message, with ``_meta`` if the revision requires it."""
+        if isinstance(message, Request | Notification):
+            meta = self._own_meta(of_request=isinstance(message, Request))
+            if meta:
+                given = message.params or {}
+                params = {**given, "_meta": {**given.get("_meta", {}), **meta}}
+                message = attrs.evolve(message, params=params)
         return jsonrpc.encode(message)
 
     def _mirrored_headers(self, method: str, params: Params) -> Headers:
@@ -1390,7 +1805,13 @@ class Client:
         request = HttpRequest(url, method, headers, body, session_id, last_event_id)
         return self._open_exchange(purpose, request, 0)
 
-    def _open_exchange(self, purpose: Purpose, request: HttpRequest, redirects: int) -> int:
+    def _open_exchange(
+        self,
+        purpose: Purpose,
+        request: HttpRequest,
+        redirects: int,
+        attempt: Attempt | None = None,
+    ) -> int:
         stream: Stream | None = None
         match purpose:
             case ForRequest(number):
@@ -1403,19 +1824,28 @@ class Client:
         cursor = None if stream is None else stream.cursor
         reader = ResponseReader(request, self._options.limits, wants_messages, cursor)
         number = next(self._exchange_numbers)
-        self._exchanges[number] = Exchange(purpose, request, reader, stream, redirects)
+        exchange = Exchange(purpose, request, reader, stream, redirects, attempt)
+        self._exchanges[number] = exchange
+        if self._authorizing is None:
+            self._send_exchange(number, request, request.headers)
+        else:
+            if attempt is None:
+                exchange.attempt = Attempt(self._operation_of(purpose))
+            self._admit(self._authorizing, number)
+        return number
+
+    def _send_exchange(self, number: int, request: HttpRequest, headers: Headers) -> None:
         url = request.url
-        head = RequestHead(
-            method=request.method, target=url.target.encode(), headers=request.headers
-        )
+        head = RequestHead(method=request.method, target=url.target.encode(), headers=headers)
         effect = OpenExchange(exchange=number, url=str(url), head=head, body=request.body)
         self._effects.append(effect)
-        return number
 
     def _discard_response(self, number: int) -> None:
         """Discard the rest of an exchange, so that its connection can be reused."""
         exchange = self._exchanges.get(number)
-        if exchange is not None:
+        if exchange is not None and exchange.is_held:
+            self._abort(number)
+        elif exchange is not None:
             exchange.purpose, exchange.stream = _DISCARDING, None
             if exchange.reader.stop():
                 del self._exchanges[number]
@@ -1428,7 +1858,10 @@ class Client:
         if exchange is not None:
             exchange.stream = None
             self._timers.stop(Timer.DISCARD_RESPONSE, number)
-            if not exchange.reader.is_complete:
+            if exchange.is_held:
+                assert self._authorizing is not None
+                self._authorizing.held.pop(number, None)
+            elif not exchange.reader.is_complete:
                 self._effects.append(AbortExchange(exchange=number))
 
     def _process_exchange(self, number: int) -> None:
@@ -1445,7 +1878,9 @@ class Client:
                 return
             if reader.is_over:
                 self._abort(number)
-                if isinstance(outcome, Refused) and self._follow_redirect(exchange, outcome):
+                if isinstance(outcome, Refused) and (
+                    self._follow_redirect(exchange, outcome) or self._authorize(exchange, outcome)
+                ):
                     return
             self._on_outcome(exchange, outcome)
 
@@ -1481,7 +1916,12 @@ class Client:
             self._opening.server = request.url.shown
         if self._message_url == old:
             self._message_url = request.url
-        number = self._open_exchange(exchange.purpose, request, exchange.redirects + 1)
+        self._reopen(exchange, request, exchange.redirects + 1)
+        return True
+
+    def _reopen(self, exchange: Exchange, request: HttpRequest, redirects: int) -> None:
+        """Replace an exchange that has ended by another one for the same purpose."""
+        number = self._open_exchange(exchange.purpose, request, redirects, exchange.attempt)
         match exchange.purpose:
             case ForRequest(request_number):
                 self._request(request_number).exchange = number
@@ -1491,7 +1931,159 @@ class Client:
                 self._standalone_exchange = number
             case _:
                 pass
+
+    # Authorization
+
+    def _authorize(self, exchange: Exchange, refused: Refused) -> bool:
+        """Send a request again that was refused for lack of authorization, once there is a token.
+
+        Returns False if the refusal has another reason.
+        """
+        authorizing, attempt = self._authorizing, exchange.attempt
+        is_over = self._opening.is_closed or isinstance(exchange.purpose, Discarding)
+        if authorizing is None or attempt is None or is_over:
+            return False
+        url, head = str(exchange.request.url), refused.refusal.head
+        verdict = authorizing.flow.refused(attempt, url, head, self._now)
+        if verdict is None:
+            return False
+        if isinstance(verdict, GiveUp):
+            self._authorization_failed(exchange.purpose, verdict.error)
+        else:
+            self._reopen(exchange, exchange.request, exchange.redirects)
+        self._run_authorization(authorizing)
         return True
+
+    def _admit(self, authorizing: Authorizing, number: int) -> None:
+        """Send the request of an exchange with a token, or hold it."""
+        exchange = self._exchanges[number]
+        match authorizing.admit(number, exchange, self._now):
+            case SendNow(headers):
+                self._send_authorized(authorizing, number, headers)
+            case SignFirst(effect):
+                exchange.is_held = True
+                self._effects.append(effect)
+            case Hold():
+                exchange.is_held = True
+                self._pause_clocks(exchange.purpose)
+                self._run_authorization(authorizing)
+            case _ as impossible:
+                assert_never(impossible)
+
+    def _send_authorized(self, authorizing: Authorizing, number: int, headers: Headers) -> None:
+        exchange = self._exchanges[number]
+        exchange.is_held = False
+        assert exchange.attempt is not None
+        exchange.attempt.sends += 1
+        exchange.attempt.generation = authorizing.flow.generation
+        self._send_exchange(number, exchange.request, (*exchange.request.headers, *headers))
+
+    def _send_signed(self, authorizing: Authorizing, number: int, proof: str) -> None:
+        """Send the request for which a proof was signed, unless it was aborted meanwhile."""
+        if number in self._exchanges:
+            self._send_authorized(authorizing, number, authorizing.flow.headers(proof))
+
+    def _run_authorization(self, authorizing: Authorizing) -> None:
+        """Perform the steps of the flow."""
+        while (step := authorizing.flow.next_step()) is not None:
+            match step:
+                case Fetch(request, policy):
+                    authorizing.exchange = next(self._exchange_numbers)
+                    self._effects.append(_auth_exchange(authorizing.exchange, request, policy))
+                case AbortFetch():
+                    self._effects.append(AbortExchange(exchange=authorizing.exchange))
+                case AuthorizationNeeded():
+                    self._events.append(step)
+                case Obtained():
+                    self._resume_opening()
+                    for number in authorizing.release():
+                        self._resume_clocks(self._exchanges[number].purpose)
+                        self._admit(authorizing, number)
+                case FlowFailed(error):
+                    self._resume_opening()
+                    for number in authorizing.release():
+                        self._fail_held(number, error)
+                case _:
+                    self._effects.append(step)
+        self._timers.set(Timer.AUTHORIZATION, _ONLY, authorizing.flow.deadline)
+
+    def _fail_held(self, number: int, error: AuthorizationFailed) -> None:
+        """End what a held exchange is for; others that failed before may have ended it."""
+        exchange = self._exchanges.pop(number, None)
+        if exchange is not None:
+            self._resume_clocks(exchange.purpose)
+            self._authorization_failed(exchange.purpose, error)
+
+    def _authorization_failed(self, purpose: Purpose, error: AuthorizationFailed) -> None:
+        """End what an exchange is for: it gets no authorization."""
+        match purpose:
+            case ForRequest(number):
+                request = self._request(number)
+                request.exchange = None
+                self._request_unauthorized(request, error)
+            case ForPost(number):
+                post = self._posts.get(number)
+                self._after_post(post, self._posts.given_up(post, str(error), self._now))
+            case ForStandaloneStream():
+                self._give_up_standalone_stream(str(error))
+            case ForEventStream():
+                self._on_opening(Failed(error))
+            case _:
+                self._closed()
+
+    def _request_unauthorized(self, request: PendingRequest, error: AuthorizationFailed) -> None:
+        match request.kind:
+            case Kind.CALL:
+                self._fail_call(request, request.unauthorized(error))
+            case Kind.TOOLS:
+                self._end_tools(request)
+            case _:
+                self._on_opening(Failed(error))
+
+    def _operation_of(self, purpose: Purpose) -> str:
+        """Return what a request is about, as far as scopes can depend on it."""
+        if not isinstance(purpose, ForRequest):
+            return ""
+        request = self._request(purpose.number)
+        name = (request.params or {}).get(NAMED.get(request.method, ""))
+        return f"{request.method} {name}" if isinstance(name, str) else request.method
+
+    def _pause_clocks(self, purpose: Purpose) -> None:
+        """Stop the timeouts of what waits for authorization."""
+        if self._opening_held is None and not self._opening.is_ready:
+            self._opening_held = self._now
+            self._timers.stop(Timer.OPENING, _ONLY)
+        match purpose:
+            case ForRequest(number) if (call := self._call_of(number)) is not None:
+                assert call.timeouts is not None
+                call.timeouts.pause(self._now)
+                self._arm(call)
+            case ForPost(number):
+                self._timers.stop(Timer.POST, number)
+            case _:
+                pass
+
+    def _resume_clocks(self, purpose: Purpose) -> None:
+        match purpose:
+            case ForRequest(number) if (call := self._call_of(number)) is not None:
+                self._resume_timeouts((call.number,), responded=True)
+            case ForPost(number):
+                post = self._posts.get(number)
+                self._posts.restart(post, self._now)
+                self._timers.set(Timer.POST, number, post.deadline)
+            case _:
+                pass
+
+    def _resume_opening(self) -> None:
+        if self._opening_held is not None:
+            self._opening.postpone(self._now - self._opening_held)
+            self._opening_held = None
+            self._arm_opening()
+
+    def _call_of(self, number: int) -> PendingRequest | None:
+        """Return the call for which a request is made; None if it is one of the opening."""
+        parent = self._request(number).parent if number < 0 else number
+        return None if parent is None else self._calls[parent]
 
     def _on_discarded(self, outcome: ReaderOutcome) -> None:
         """Handle the messages of one batch with the response; ignore the rest."""
@@ -1723,6 +2315,9 @@ class Client:
         if not is_reading or self._has_enough_events():  # received data may be unread
             self._arm_stream_idle(stream)
             return
+        if self._exchanges[exchange].is_held:
+            self._arm_stream_idle(stream)
+            return
         limit = self.limits.stream_idle_timeout
         reason = f"the connection was silent for {limit:g} s (stream_idle_timeout)"
         retry = self._exchanges[exchange].reader.reconnection_time
@@ -1753,11 +2348,18 @@ class Client:
                 self._on_cancelled(params or {})
             case Notification():
                 self._cache.invalidate(message)
-                about = call or self._subscription_of(message)
-                handle = None if about is None else about.number
-                self._events.append(ServerNotified(handle, message))
+                self._on_notification(message, owner)
             case _ as impossible:
                 assert_never(impossible)
+
+    def _on_notification(self, message: Notification, owner: PendingRequest | None) -> None:
+        """Handle a notification that is for the application, or of a subscription to a task."""
+        is_from_own = owner is None or owner.kind not in (Kind.CALL, Kind.LISTENER)
+        about = self._subscription_of(message) if is_from_own else owner
+        if about is not None and about.kind is Kind.LISTENER:
+            self._on_task_changed(about, message)
+        else:
+            self._events.append(ServerNotified(None if about is None else about.number, message))
 
     def _on_server_response(
         self, message: Response | ErrorResponse, owner: PendingRequest | None
@@ -1767,6 +2369,9 @@ class Client:
             request = self._request_for_error(message, owner)
         if request is not None:
             self._handle_response(request, message)
+        elif message.id in self._given_up:
+            del self._given_up[message.id]
+            self._cancel_late_task(message)
         elif type(message.id) is not int or message.id > self._last_id:
             self._report_violation(
                 f"a response to {message.id!r}, which is no request of this client", "unknown_id"
@@ -1829,6 +2434,8 @@ class Client:
             self._cancel_server_request(
                 id, reason if isinstance(reason, str) else "cancelled by the server"
             )
+        elif call is not None and call.kind is Kind.LISTENER:
+            self._unsubscribed(call, for_good=False)
         elif call is not None and call.method == LISTEN:
             why = f"the server has ended the subscription: {reason or 'no reason given'}"
             self._fail_call(call, call.lost(why))
@@ -1926,6 +2533,28 @@ class Client:
     def _check_open(self) -> None:
         if self._opening.is_closed:
             raise LocalProtocolError("The client is closed; create a new one")
+
+    def _check_started(self) -> None:
+        if self._opening.state is OpeningState.NEW:
+            raise LocalProtocolError(
+                "The client is not connected; await it first, or call start() of a machine"
+            )
+
+    def _check_calls(self) -> None:
+        if len(self._calls) >= self.limits.max_pending_calls:
+            raise LocalProtocolError(
+                f"{self.limits.max_pending_calls} calls are running already (max_pending_calls); "
+                "wait until one has ended"
+            )
+
+
+def _auth_exchange(number: int, request: AuthRequest, policy: AddressPolicy) -> OpenExchange:
+    """Return the effect for a request of the authorization."""
+    url = Url.parse(request.url)
+    head = RequestHead(method=request.method, target=url.target.encode(), headers=request.headers)
+    return OpenExchange(
+        exchange=number, url=request.url, head=head, body=request.body, address_policy=policy
+    )
 
 
 def _checked_params(

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import attrs
 
+from ..auth.flow import Attempt
 from .http_heads import HttpRequest
 from .reader import ResponseReader
 from .stream import Stream
@@ -64,3 +65,7 @@ class Exchange:
     """The stream of which it carries a part; None if there is none, or no longer."""
     redirects: int
     """The number of redirects that were followed before it."""
+    attempt: Attempt | None = None
+    """How often its request was sent with a token; None without authorization."""
+    is_held: bool = False
+    """True while its request waits for authorization, and was not sent."""

@@ -3,7 +3,14 @@
 At the handshake revisions a server sends a request, and the client's response is a message of its
 own. At 2026-07-28 the result of a call contains input requests. The client collects the input
 responses and repeats the request of the call with a new id, the responses, and the server's
-``requestState`` unchanged. The application gets the same events in both cases.
+``requestState`` unchanged. The state of a task contains input requests, too; each input response is
+sent for itself. The application gets the same events in all cases.
+
+A task lists an input request until it has the response. The client reports it once, and closes it
+if the task no longer lists it. Input responses cannot carry errors. So if the client or application
+cannot respond, elicitation is answered as cancelled by the user. Any other request ends the call.
+If the client has attached to a task of another client, it leaves requests that only the other one
+supports to that one.
 
 While a server request is open, the timeouts of the call to which it belongs are paused, if the
 client has declared the capability for it. This holds for the first
@@ -12,12 +19,12 @@ carries all messages, a server request does not show to which call it belongs. T
 timeouts of all calls, except those that have used up that number.
 
 Source: 2025-03-26 to 2025-11-25, basic/lifecycle, basic/utilities: cancellation, ping; SEP-2260.
-2026-07-28 basic/utilities: multi round-trip requests; SEP-2322.
+2026-07-28 basic/utilities: multi round-trip requests; SEP-2322. Tasks: SEP-2663.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import attrs
@@ -37,7 +44,13 @@ from .outcomes import (
     RoundDone,
     RoundFailed,
     RoundStarted,
+    TaskInput,
+    TaskInputDone,
 )
+
+_ELICITATION = "elicitation/create"
+_CANCELLED: Mapping[str, Any] = {"action": "cancel"}
+"""The input response to an elicitation that is not declared, or whose handler has failed."""
 
 
 @attrs.define(eq=False)
@@ -54,18 +67,31 @@ class _Round:
 
 
 @attrs.frozen(eq=False)
+class _TaskRequest:
+    """An input request of a task."""
+
+    number: int
+    """The number of the call."""
+    method: str
+    """The method of the call."""
+    key: str
+    is_elicitation: bool
+
+
+@attrs.frozen(eq=False)
 class OpenRequest:
     """A server request without a response.
 
     Attributes:
         owners: the numbers of the calls to which it may belong.
         stopped: the numbers of those calls whose timeouts it pauses.
-        round: the round to which the response belongs; None if the response is sent as a message.
+        round: the round or the task to which the response belongs; None if the response is sent as
+            a message.
     """
 
     owners: tuple[int, ...]
     stopped: tuple[int, ...]
-    round: _Round | None = None
+    round: _Round | _TaskRequest | None = None
 
 
 @attrs.define(eq=False, repr=False)
@@ -165,20 +191,71 @@ class ServerRequests:
         round = _Round(number, method, {} if state is None else {"requestState": state})
         requests: list[Request] = []
         for key, value in input_requests.items():
-            fields = json.as_object(value) or {}
-            requested = fields.get("method")
-            params = json.as_object(fields.get("params", {}))
-            if not isinstance(requested, str) or params is None or not self._is_declared(requested):
-                what = repr(requested)[:50]
-                return failed(f"it has an input request that this client does not support: {what}")
-            id = f"{request_id}/{key}"
-            round.keys[id] = key
-            requests.append(Request(id, requested, params))
+            request = _read_request(f"{request_id}/{key}", value)
+            if request is None or not self._is_declared(request.method):
+                return failed(_unsupported(value))
+            round.keys[request.id] = key
+            requests.append(request)
         if not requests:
             return RoundDone(number, round.params)
         for request in requests:
             self._open[request.id] = OpenRequest((number,), (number,), round)
         return RoundStarted(tuple(requests))
+
+    def on_task_input(
+        self,
+        number: int,
+        method: str,
+        input_requests: Mapping[str, Any],
+        answered: Collection[str],
+        requests_left: int,
+        *,
+        is_owned: bool,
+    ) -> TaskInput | RoundFailed:
+        """Open the new input requests of a task, and close those that it has withdrawn.
+
+        Args:
+            number, method: the number and method of the call that follows the task.
+            input_requests: those that the task lists, by key.
+            answered: the keys that have a response.
+            requests_left: how many server requests may still pause the timeouts of the call.
+            is_owned: False if the task belongs to another client.
+        """
+        open_keys = {
+            id: each.round.key
+            for id, each in self._open.items()
+            if isinstance(each.round, _TaskRequest) and each.round.number == number
+        }
+
+        def failed(what: str) -> RoundFailed:
+            text = f"The state of the task of {method} is invalid: {what}"
+            return RoundFailed(number, InvalidResponse(text, method=method))
+
+        withdrawn = tuple(id for id, key in open_keys.items() if key not in input_requests)
+        new = input_requests.keys() - open_keys.values() - set(answered)
+        opened: list[tuple[str, Request]] = []
+        declined: dict[str, Any] = {}
+        unanswered: list[str] = []
+        for key in (key for key in input_requests if key in new):
+            request = _read_request(f"task/{number}/{key}", input_requests[key])
+            if request is not None and self._is_declared(request.method):
+                opened.append((key, request))
+            elif request is not None and not is_owned:
+                unanswered.append(request.method)
+            elif request is not None and request.method == _ELICITATION:
+                declined[key] = _CANCELLED
+            else:
+                return failed(_unsupported(input_requests[key]))
+        count = len(opened) + len(declined)
+        if count > requests_left or not self._has_room(len(opened)):
+            text = f"it has {count} further input requests, which are too many"
+            return failed(f"{text} (max_server_requests_per_call, max_pending_calls)")
+        for key, request in opened:
+            is_elicitation = request.method == _ELICITATION
+            task_request = _TaskRequest(number, method, key, is_elicitation)
+            self._open[request.id] = OpenRequest((number,), (number,), task_request)
+        requests = tuple(request for _, request in opened)
+        return TaskInput(withdrawn, requests, declined, tuple(unanswered))
 
     def take(self, id: RequestId | None) -> OpenRequest | None:
         """Remove and return a server request; None if it is not open."""
@@ -186,7 +263,7 @@ class ServerRequests:
 
     def on_response(
         self, open_request: OpenRequest, message: Response | ErrorResponse
-    ) -> RoundDone | RoundFailed | ResponseBuffered | Reply:
+    ) -> RoundDone | RoundFailed | TaskInputDone | ResponseBuffered | Reply:
         """Return what to do with the application's response to a request that was removed.
 
         An error response ends the call of a round, because input responses cannot carry errors.
@@ -194,6 +271,8 @@ class ServerRequests:
         round = open_request.round
         if round is None:
             return Reply(message)
+        if isinstance(round, _TaskRequest):
+            return _task_response(round, message)
         if isinstance(message, ErrorResponse):
             error = JsonRpcError(message.code, message.message, message.data, method=round.method)
             return RoundFailed(round.number, error)
@@ -227,3 +306,30 @@ class ServerRequests:
 
     def _is_declared(self, method: str) -> bool:
         return CLIENT_CAPABILITIES.get(method) in self._capabilities
+
+
+def _read_request(id: str, value: Any) -> Request | None:
+    """Return an input request as a server request; None if it is invalid."""
+    fields = json.as_object(value) or {}
+    method, params = fields.get("method"), json.as_object(fields.get("params", {}))
+    if not isinstance(method, str) or params is None:
+        return None
+    return Request(id, method, params)
+
+
+def _unsupported(value: Any) -> str:
+    """Return the fault of an input request as text for an error."""
+    method = (json.as_object(value) or {}).get("method")
+    return f"it has an input request that this client does not support: {repr(method)[:50]}"
+
+
+def _task_response(
+    asked: _TaskRequest, message: Response | ErrorResponse
+) -> TaskInputDone | RoundFailed:
+    """Return what to do with the response to an input request of a task."""
+    if isinstance(message, Response):
+        return TaskInputDone(asked.number, asked.key, message.result)
+    if asked.is_elicitation:
+        return TaskInputDone(asked.number, asked.key, _CANCELLED)
+    error = JsonRpcError(message.code, message.message, message.data, method=asked.method)
+    return RoundFailed(asked.number, error)

@@ -248,6 +248,11 @@ class Opening:
         self.transport, *self._untried = transports
         return self._connect(now)
 
+    def postpone(self, seconds: float) -> None:
+        """Move the deadlines: the request of the opening has waited for authorization."""
+        self.deadline += seconds
+        self._ends += seconds
+
     def sent(self, request_id: int) -> None:
         """Record the id of the request that was sent for a Probe or Initialize."""
         self._request_id = request_id

@@ -12,12 +12,15 @@ from typing import Any, TypedDict
 
 import attrs
 
-from ..codecs.headers import Headers, HeaderTypes, further_headers
+from ..auth.options import Authorization
+from ..codecs import json
+from ..codecs.headers import Headers, HeaderTypes, further_headers, get
 from ..errors import LocalProtocolError, check_positive_seconds, check_type, instance_of_type
 from ..http11_parser import Http11Parser
 from ..limits import Limits
-from ..meta_keys import checked_capabilities
+from ..meta_keys import checked_capabilities, with_extension
 from ..revisions import REVISIONS, checked_versions, of_era
+from ..tasks import EXTENSION, RESULT_TYPE
 from ..trace import Tracer
 from ..types import HTTP_SSE, STREAMABLE_HTTP, Era
 
@@ -67,7 +70,10 @@ class ClientSettings(TypedDict, total=False):
     limits: Limits | None
     http11: Http11Parser | None
     cache: bool
+    tasks: bool
+    result_types: Mapping[str, str] | None
     trace: Tracer | None
+    authorization: Authorization | None
 
 
 @attrs.frozen(kw_only=True)
@@ -194,6 +200,29 @@ def _capabilities(given: Mapping[str, Any] | None) -> Mapping[str, Any]:
     return checked_capabilities({} if given is None else given)
 
 
+def _result_types(given: Mapping[str, str] | None) -> Mapping[str, str]:
+    return {} if given is None else dict(given)
+
+
+def _check_result_types(
+    options: ClientOptions, attribute: object, result_types: Mapping[str, str]
+) -> None:
+    extensions = json.as_object(options.capabilities.get("extensions")) or {}
+    for kind, extension in result_types.items():
+        if kind in ("complete", "input_required"):
+            raise LocalProtocolError(f"result_types must not have {kind!r}: MCP defines it itself")
+        if kind == RESULT_TYPE and options.tasks:
+            raise LocalProtocolError(
+                "result_types must not have 'task' unless tasks=False: the client follows tasks "
+                "itself; to get the handle of one call, pass detach=True"
+            )
+        if extension not in extensions:
+            raise LocalProtocolError(
+                f"result_types names the extension {extension!r}, which is not declared; add it "
+                "to 'extensions' of capabilities"
+            )
+
+
 def _reconnect(given: ReconnectPolicy | None) -> ReconnectPolicy:
     return ReconnectPolicy() if given is None else given
 
@@ -257,7 +286,14 @@ class ClientOptions:
         cache: keep lists and resources for as long as the server allows, and return them without a
             request (2026-07-28). To receive the server's notifications of changes, call
             ``subscriptions/listen``.
+        tasks: declare the extension for tasks (2026-07-28). If a server answers ``tools/call`` by
+            the handle of a task, the client asks for the result until it is there.
+        result_types: the values of ``resultType`` that extensions in ``capabilities`` define, each
+            with the name of its extension: ``{"partial": "com.example/partial"}``. Such results
+            are returned as they are (2026-07-28). None: none.
         trace: records everything that is sent and received; None: no trace.
+        authorization: how to obtain authorization (OAuth 2.1) for a server at a URL that requires
+            it; None: a request that the server refuses for that reason fails.
     """
 
     name: str = attrs.field(default="sansmcp", validator=instance_of_type(str))
@@ -286,7 +322,25 @@ class ClientOptions:
     )
     http11: Http11Parser | None = None
     cache: bool = False
+    tasks: bool = True
+    result_types: Mapping[str, str] = attrs.field(
+        default=None, converter=_result_types, validator=_check_result_types
+    )
     trace: Tracer | None = None
+    authorization: Authorization | None = attrs.field(
+        default=None, validator=attrs.validators.optional(instance_of_type(Authorization))
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if self.authorization is not None and get(self.headers, b"authorization") is not None:
+            raise LocalProtocolError(
+                "Set either authorization or the header Authorization: a request has only one"
+            )
+
+    @property
+    def declared_capabilities(self) -> Mapping[str, Any]:
+        """The capabilities to declare at 2026-07-28."""
+        return with_extension(self.capabilities, EXTENSION) if self.tasks else self.capabilities
 
     @property
     def info(self) -> dict[str, Any]:

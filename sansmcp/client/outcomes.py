@@ -14,7 +14,7 @@ from ..codecs.sse import SseEvent
 from ..effects import ProcessEffect
 from ..errors import CallError, ProcessEnded, RemoteProtocolError
 from ..events import Connected
-from ..messages import ErrorResponse, Message, Request, Response
+from ..messages import ErrorResponse, Message, Request, RequestId, Response
 from ..revisions import Revision
 from ..types import Era, Secret
 from .http_heads import Refusal
@@ -120,6 +120,13 @@ class NeedsInput:
 
 
 @attrs.frozen
+class BecameTask:
+    """The result is the handle of a task, which the client has to follow (2026-07-28)."""
+
+    members: dict[str, Any]
+
+
+@attrs.frozen
 class NeedsTools:
     """The server refused the headers. Fetch the list of tools and repeat the request."""
 
@@ -129,7 +136,22 @@ class NeedsVersion:
     """The server no longer supports the negotiated version. Negotiate again."""
 
 
-RequestOutcome: TypeAlias = Finished | NeedsInput | NeedsTools | NeedsVersion
+RequestOutcome: TypeAlias = Finished | NeedsInput | BecameTask | NeedsTools | NeedsVersion
+
+
+# Outcomes of a request about a task
+
+
+@attrs.frozen
+class TaskReported:
+    """The task has not ended. Make the next request about it after ``wait`` seconds."""
+
+    wait: float
+    input_requests: dict[str, Any] | None = None
+    """Those without a response, by key; None if the message does not tell."""
+
+
+TaskOutcome: TypeAlias = TaskReported | Retry | Finished
 
 
 # Outcomes of the opening
@@ -262,6 +284,29 @@ class RoundFailed:
 
     number: int
     error: CallError
+
+
+@attrs.frozen
+class TaskInput:
+    """The input requests of a task have changed."""
+
+    withdrawn: tuple[RequestId, ...]
+    """The server requests that the task has withdrawn."""
+    requests: tuple[Request, ...]
+    """The new ones, to be reported."""
+    declined: dict[str, Any]
+    """Input responses by key, to new ones that the client refuses by itself."""
+    unanswered: tuple[str, ...]
+    """The methods of those that are left to another client."""
+
+
+@attrs.frozen
+class TaskInputDone:
+    """Send this input response to the task of a call."""
+
+    number: int
+    key: str
+    response: Any
 
 
 @attrs.frozen

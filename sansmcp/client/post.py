@@ -2,7 +2,8 @@
 
 Each is one POST, and any HTTP success completes it. A notification is sent once. A response is sent
 again after a temporary failure, because the server waits for it and ignores a second one. The same
-holds for the notification that completes the handshake.
+holds for the notification that completes the handshake, and for ``tasks/cancel``, a request whose
+response says nothing.
 
 Each POST must end within ``Limits.post_timeout`` seconds, including its wait in the queue. At most
 ``Limits.max_open_posts`` are open at a time, and at most ``Limits.max_pending_calls`` are pending
@@ -20,7 +21,7 @@ from collections.abc import Callable, Iterator
 import attrs
 
 from ..limits import Limits
-from ..messages import ErrorResponse, Notification, Response
+from ..messages import ErrorResponse, Notification, Request, Response
 from .http_heads import Refusal
 from .options import ReconnectPolicy
 from .outcomes import Delivered, PostDelayed, PostOutcome, Undelivered
@@ -34,7 +35,7 @@ class PendingPost:
     """One message that the server has not accepted yet."""
 
     number: int
-    message: Notification | Response | ErrorResponse
+    message: Request | Notification | Response | ErrorResponse
     exchange: int | None = attrs.field(default=None, init=False)
     """The exchange that carries it; None while it waits."""
     deadline: float = attrs.field(default=0.0, init=False)
@@ -89,6 +90,11 @@ class Posts:
         return len(self._all) >= self._limits.max_pending_calls
 
     @property
+    def is_empty(self) -> bool:
+        """True if no message is pending."""
+        return not self._all
+
+    @property
     def why_full(self) -> str:
         """The reason why no further message can be added, as text for an error or event."""
         most = self._limits.max_pending_calls
@@ -98,7 +104,9 @@ class Posts:
         """Return the pending message with this number."""
         return self._all[number]
 
-    def add(self, message: Notification | Response | ErrorResponse, now: float) -> PendingPost:
+    def add(
+        self, message: Request | Notification | Response | ErrorResponse, now: float
+    ) -> PendingPost:
         """Queue a message. Call this only if there is room; pull :meth:`next_post` afterwards."""
         post = PendingPost(next(self._numbers), message)
         self._all[post.number] = post
@@ -125,6 +133,14 @@ class Posts:
         """Return the outcome of a refusal."""
         is_retryable, wait = refusal.is_retryable, refusal.retry_after
         return self._failed(post, refusal.message, now, is_retryable=is_retryable, wait=wait)
+
+    def given_up(self, post: PendingPost, reason: str, now: float) -> PostOutcome:
+        """Return the outcome of a message that must not be sent again."""
+        return self._failed(post, reason, now, is_retryable=False)
+
+    def restart(self, post: PendingPost, now: float) -> None:
+        """Give a message its full time again, after it has waited for authorization."""
+        post.deadline = now + self._limits.post_timeout
 
     def due(self, number: int, now: float) -> PostOutcome | None:
         """Return the outcome of a deadline; None if the message was queued for another attempt."""

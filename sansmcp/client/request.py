@@ -26,6 +26,7 @@ import attrs
 from ..codecs import json, jsonrpc
 from ..codecs.jsonrpc import HEADER_MISMATCH, UNSUPPORTED_VERSION
 from ..errors import (
+    AuthorizationFailed,
     CallError,
     Disconnected,
     InvalidResponse,
@@ -34,8 +35,12 @@ from ..errors import (
     SessionLost,
 )
 from ..messages import ErrorResponse, Params, Request, Response
+from ..tasks import GET as GET_TASK
+from ..tasks import PROGRESS_UNSHOWN, RESULT_TYPE
+from .options import ClientOptions
 from .outcomes import (
     Agreed,
+    BecameTask,
     Finished,
     NeedsInput,
     NeedsTools,
@@ -43,6 +48,7 @@ from .outcomes import (
     RequestOutcome,
 )
 from .stream import Stream
+from .task import TASK_METHOD, FollowedTask, task_id_of
 
 if TYPE_CHECKING:
     from .legacy.turn import Turn
@@ -70,6 +76,10 @@ class Kind(enum.Enum):
     INITIALIZE = enum.auto()
     TOOLS = enum.auto()
     """A list of tools, to look up the headers of a tool for a call."""
+    TASK = enum.auto()
+    """A request about the task of a call."""
+    LISTENER = enum.auto()
+    """A subscription to the changes of the task of a call."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -80,7 +90,7 @@ class CallTimeouts:
     """Seconds without a response and without progress."""
     total: float
     """Seconds without a response, in all."""
-    _resets: bool
+    resets: bool
     """True if progress restarts the timeout."""
     started: float
     open_requests: int = attrs.field(default=0, init=False)
@@ -100,7 +110,7 @@ class CallTimeouts:
 
     def progressed(self, now: float) -> None:
         """Restart the timeout, if progress does that."""
-        if self._resets and not self.open_requests:
+        if self.resets and not self.open_requests:
             self._timeout_ends = now + self.timeout
 
     def pause(self, now: float) -> None:
@@ -126,6 +136,15 @@ class CallTimeouts:
         if self.open_requests:
             self.open_requests = 0
             self._end_pause(now)
+
+    def restart_at(self, later: float) -> None:
+        """Restart the timeout at a later time: until then the server has nothing to say."""
+        if not self.open_requests:
+            self._timeout_ends = later + self.timeout
+
+    def total_left(self, now: float) -> float:
+        """Return the seconds until the total timeout expires; infinite while it is paused."""
+        return math.inf if self.open_requests else self._total_ends - now
 
     def limit(self, now: float) -> str:
         """Return the timeout that has expired, as text for an error."""
@@ -155,7 +174,13 @@ class PendingRequest:
     encoded_params: bytes | None = None
     """The parameters without ``_meta`` as JSON; None after the request was sent once."""
     parent: int | None = None
-    """The call that needs the headers of a tool; None if this request does not look them up."""
+    """The call that needs the headers of a tool, or whose task this request or subscription is
+    about; None if there is none.
+    """
+    is_detached: bool = False
+    """True if the handle of a task is the result."""
+    wants_progress: bool = True
+    """False if progress only restarts the timeout."""
     id: int | None = attrs.field(default=None, init=False)
     """The id of the JSON-RPC request in flight; None while there is none."""
     exchange: int | None = attrs.field(default=None, init=False)
@@ -164,8 +189,14 @@ class PendingRequest:
     """None on stdio and HTTP+SSE, where no stream belongs to one request."""
     turn: Turn | None = attrs.field(default=None, init=False)
     """The input responses of the current turn (SEP-1858); None outside a turn."""
+    task: FollowedTask | None = attrs.field(default=None, init=False)
+    """The task that runs the call; None if there is none."""
     child: int | None = attrs.field(default=None, init=False)
-    """The request that looks up the headers of its tool; None if there is none."""
+    """The request that looks up the headers of its tool, or is about its task; None if there is
+    none.
+    """
+    listener: int | None = attrs.field(default=None, init=False)
+    """The subscription to the changes of its task; None if there is none."""
     server_requests: int = attrs.field(default=0, init=False)
     """The number of server requests that have paused its timeouts so far."""
     round_params: Params | None = attrs.field(default=None, init=False)
@@ -179,6 +210,12 @@ class PendingRequest:
     """The number of pages of a list of tools received so far."""
     _has_refetched_tools: bool = attrs.field(default=False, init=False)
     _has_renegotiated: bool = attrs.field(default=False, init=False)
+
+    @property
+    def followed(self) -> FollowedTask:
+        """The task of a call that has one."""
+        assert self.task is not None
+        return self.task
 
     @property
     def sent_params(self) -> Params:
@@ -196,6 +233,8 @@ class PendingRequest:
         own: dict[str, Any] = {**params.get("_meta", _NO_PARAMS), **meta}
         if self.kind is Kind.CALL:
             own["progressToken"] = self.id
+            if meta and not self.wants_progress:
+                own[PROGRESS_UNSHOWN] = True
         if not own:
             return jsonrpc.encode(Request(self.id, self.method, self.params))
         encoded, self.encoded_params = self.encoded_params, None
@@ -217,6 +256,7 @@ class PendingRequest:
         message: Response | ErrorResponse,
         http_status: int | None,
         agreed: Agreed,
+        options: ClientOptions,
         *,
         is_http: bool,
     ) -> RequestOutcome:
@@ -226,10 +266,11 @@ class PendingRequest:
             message: the response.
             http_status: the status of the HTTP response if it was a refusal, else None.
             agreed: what client and server have negotiated.
+            options: the settings of the client.
             is_http: False on stdio, where no headers repeat parts of the request.
         """
         if isinstance(message, Response):
-            return self._result(message.result, has_type=agreed.revision.result_type)
+            return self._result(message.result, agreed, options)
         is_mirrored = agreed.revision.mirrored_headers and is_http
         is_mismatch = is_mirrored and message.code == HEADER_MISMATCH
         if is_mismatch and self.method == "tools/call" and not self._has_refetched_tools:
@@ -244,16 +285,28 @@ class PendingRequest:
         """Return whether the server refused the version, for the first time for this request."""
         return error.code == UNSUPPORTED_VERSION and not self._has_renegotiated
 
-    def _result(self, result: Any, *, has_type: bool) -> RequestOutcome:
+    def _result(self, result: Any, agreed: Agreed, options: ClientOptions) -> RequestOutcome:
         members = json.as_object(result) or {}
+        has_type = agreed.revision.result_type
         kind = members.get("resultType", "complete") if has_type else "complete"
+        if kind == "complete" or (isinstance(kind, str) and kind in options.result_types):
+            return Finished(result)
         if kind == "input_required":
             return NeedsInput(members)
-        if kind != "complete":
-            what = repr(kind)[:50]
-            text = f"The response to {self.method} has the unknown resultType {what}"
+        if kind == RESULT_TYPE and options.tasks:
+            if self.method == TASK_METHOD:
+                return self._became_task(members)
+            if self.method == GET_TASK:  # some servers repeat the kind there
+                return Finished(result)
+        what = repr(kind)[:50]
+        text = f"The response to {self.method} has the unknown resultType {what}"
+        return Finished(self.error(InvalidResponse, text))
+
+    def _became_task(self, members: dict[str, Any]) -> RequestOutcome:
+        if task_id_of(members) is None or not isinstance(members.get("status"), str):
+            text = f"The response to {self.method} is a task without an id or a status"
             return Finished(self.error(InvalidResponse, text))
-        return Finished(result)
+        return Finished(members) if self.is_detached else BecameTask(members)
 
     # The errors of a call
 
@@ -285,6 +338,18 @@ class PendingRequest:
             "repeat it in the new session, which the client opens by itself"
         )
         return self.error(SessionLost, text)
+
+    def unauthorized(self, error: AuthorizationFailed) -> AuthorizationFailed:
+        """Return the exception for a call for which there is no authorization."""
+        failure = AuthorizationFailed(
+            f"{self.method} was not completed: {error}",
+            reason=error.reason,
+            url=error.url,
+            method=self.method,
+            request_id=self.id,
+        )
+        failure.__cause__ = error
+        return failure
 
     def abandoned(self, error: CallError) -> Disconnected:
         """Return the exception for a call that ends because the client has failed."""

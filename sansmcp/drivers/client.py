@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
+from ..auth.options import Login
 from ..base_client import (
     BaseClient,
     CallSettings,
@@ -18,11 +19,26 @@ from ..base_client import (
     PendingResult,
     Result,
     ServerRequest,
+    tool_params,
 )
 from ..client.client import Client
-from ..effects import AbortExchange, ClientEffect, OpenExchange
-from ..errors import Disconnected, JsonRpcError
+from ..client.task import TASK_METHOD
+from ..effects import (
+    AbortExchange,
+    AuthEffect,
+    ClientEffect,
+    LoadCredentials,
+    LockCredentials,
+    MakeKey,
+    OpenExchange,
+    SaveCredentials,
+    SignJwt,
+    TransportEffect,
+    UnlockCredentials,
+)
+from ..errors import Disconnected, JsonRpcError, LocalProtocolError
 from ..events import (
+    AuthorizationNeeded,
     CallCompleted,
     CallFailed,
     ClientEvent,
@@ -35,6 +51,7 @@ from ..events import (
 from ..http import ConnectionLost
 from ..messages import Params, RequestId
 from ..process import ProcessPart
+from ..types import assert_never
 from .machine import MachineDriver
 
 RequestHandler: TypeAlias = Callable[[ServerRequest], Mapping[str, Any]]
@@ -100,6 +117,10 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         """The events that belong to no call, until the application takes them."""
         self.keeps_events = False
         """True if the application takes events; else they are discarded."""
+        self._login_url: str | None = None
+        """Where a person must log in; None if the login function was called."""
+        self._latest_login = ""
+        """The URL of the login that began last: a late result of another one is ignored."""
         self._failure: Disconnected | None = None
         """The error that a bug ended the client with; None before."""
 
@@ -116,12 +137,16 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         # Deliver results even if the application does not take its events. Only reading from the
         # server is paused.
         self._drive_machine(self._perform, self._handle)
-        while self._unhandled_requests:
-            request = self._unhandled_requests.pop(next(iter(self._unhandled_requests)))
-            try:
-                self.run_request_handler(request)
-            except Exception as error:
-                self._break_off(error)
+        while self._unhandled_requests or self._login_url is not None:
+            if self._login_url is not None:
+                url, self._login_url = self._login_url, None
+                self._start_login(url)
+            else:
+                request = self._unhandled_requests.pop(next(iter(self._unhandled_requests)))
+                try:
+                    self.run_request_handler(request)
+                except Exception as error:
+                    self._break_off(error)
             self._drive_machine(self._perform, self._handle)
 
     def handle_timeout(self) -> None:
@@ -187,10 +212,80 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
             LocalProtocolError: the request cannot be sent; see :meth:`sansmcp.Client.call`.
             Disconnected: a bug has ended the client.
         """
+        return self._begin_request(pending, method, params, on_progress, settings)
+
+    def begin_task(
+        self,
+        pending: PendingResult,
+        name: str,
+        arguments: Mapping[str, Any] | None,
+        on_progress: OnProgress[Done] | None,
+        settings: CallSettings,
+    ) -> int:
+        """Call a tool, and end the call with the handle of a task if the server makes one of it.
+
+        Pass the result to :meth:`~sansmcp.BaseClient.handle_of`. Otherwise this is as
+        :meth:`begin_call`, with the arguments of :meth:`~sansmcp.BaseClient.start_task`.
+        """
+        params = tool_params(name, arguments)
+        return self._begin_request(pending, TASK_METHOD, params, on_progress, settings, detach=True)
+
+    def begin_attach(
+        self,
+        pending: PendingResult,
+        task_id: str,
+        on_progress: OnProgress[Done] | None,
+        timeout: float | None,
+        total_timeout: float | None,
+    ) -> int:
+        """Wait for a task.
+
+        Args:
+            pending: is set when the task ends, or when ``on_progress`` raises.
+            task_id: the id of the task.
+            on_progress, timeout, total_timeout: as in :meth:`~sansmcp.TaskHandle.result`.
+
+        Returns:
+            A handle for :meth:`abandon_call`.
+
+        Raises:
+            LocalProtocolError: the client cannot attach; see :meth:`sansmcp.Client.attach`.
+            Disconnected: a bug has ended the client.
+        """
+        self._check_failure()
+        handle = self.core.attach(
+            task_id, timeout=timeout, total_timeout=total_timeout, now=self.now()
+        )
+        return self._begun(handle, _PendingCall(pending, on_progress, TASK_METHOD, {}))
+
+    def _begin_request(
+        self,
+        pending: PendingResult,
+        method: str,
+        params: Params | None,
+        on_progress: OnProgress[Done] | None,
+        settings: CallSettings,
+        *,
+        detach: bool = False,
+    ) -> int:
+        self._check_failure()
+        handle = self.core.call(
+            method,
+            params,
+            detach=detach,
+            wants_progress=on_progress is not None,
+            now=self.now(),
+            **settings,
+        )
+        return self._begun(handle, _PendingCall(pending, on_progress, method, params or {}))
+
+    def _check_failure(self) -> None:
         if self._failure is not None:
             raise self._failure
-        handle = self.core.call(method, params, now=self.now(), **settings)
-        self._pending_calls[handle] = _PendingCall(pending, on_progress, method, params or {})
+
+    def _begun(self, handle: int, call: _PendingCall) -> int:
+        """Add a call that the machine has begun, and run the machine."""
+        self._pending_calls[handle] = call
         try:
             self.run_pending()
         except BaseException:  # such as a KeyboardInterrupt in a request handler
@@ -204,7 +299,7 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
             self.run_pending()
 
     @abstractmethod
-    def perform_effect(self, effect: ClientEffect) -> None:
+    def perform_effect(self, effect: TransportEffect) -> None:
         """Perform an effect of the machine, without waiting."""
 
     @abstractmethod
@@ -212,6 +307,9 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         """Log that a request handler raised; the server gets only "Internal error"."""
 
     def _perform(self, effect: ClientEffect) -> None:
+        if isinstance(effect, AuthEffect):
+            self._perform_auth(effect)
+            return
         try:
             self.perform_effect(effect)
         except Exception as error:
@@ -220,6 +318,85 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
                     self.exchange_failed(exchange, error)
                 case _:
                     self._break_off(error)
+
+    def _perform_auth(self, effect: AuthEffect) -> None:
+        """Perform an effect of the authorization, and report its result."""
+        try:
+            result = self._auth_result(effect)
+        except Exception as error:  # raised by a storage or signer of the application
+            reason = str(error) or type(error).__name__
+            self.core.auth_failed(effect, reason, now=self.now())
+        else:
+            if not isinstance(effect, UnlockCredentials):
+                self.core.auth_completed(effect, result, now=self.now())
+
+    def _auth_result(self, effect: AuthEffect) -> Any:
+        authorization = self.core.authorization
+        assert authorization is not None
+        match effect:
+            case LoadCredentials(key):
+                return authorization.credentials.load(key)
+            case SaveCredentials(key, document):
+                return authorization.credentials.save(key, document)
+            case LockCredentials(key):
+                return authorization.credentials.try_lock(key)
+            case UnlockCredentials(key):
+                return authorization.credentials.unlock(key)
+            case _ if authorization.signer is None:
+                raise LocalProtocolError(
+                    "authorization has no signer; pass Authorization(signer=JoseSigner()) of "
+                    "sansmcp_auth"
+                )
+            case MakeKey(algorithm):
+                return authorization.signer.make_key(algorithm)
+            case SignJwt(header, claims, key):
+                return authorization.signer.sign(header, claims, key)
+            case _ as impossible:
+                assert_never(impossible)
+
+    def _start_login(self, url: str) -> None:
+        authorization = self.core.authorization
+        assert authorization is not None
+        assert authorization.login is not None
+        self._latest_login = url
+        try:
+            self.run_login(authorization.login, url)
+        except Exception as error:
+            self.login_ended(url, error)
+        except BaseException:  # such as a KeyboardInterrupt
+            self.core.login_failed("the login was interrupted", now=self.now())
+            raise
+
+    def run_login(self, login: Login, url: str) -> None:
+        """Have a person log in, and pass the result to :meth:`login_ended`.
+
+        A driver of an event loop overrides this, to await the function or call it in a thread.
+
+        Args:
+            login: the function of the application.
+            url: what to open in a browser.
+        """
+        self.login_ended(url, login(url))
+
+    def login_ended(self, url: str, result: Any) -> None:
+        """Continue after a login, unless another one has begun.
+
+        Call :meth:`run_pending` afterwards.
+
+        Args:
+            url: what was to be opened.
+            result: what the function returned, or the exception that it raised.
+        """
+        if url != self._latest_login:
+            return
+        if isinstance(result, Exception):
+            self.core.login_failed(str(result) or type(result).__name__, now=self.now())
+        elif not isinstance(result, str):
+            kind = type(result).__name__
+            self.core.login_failed(f"login must return the URL, got {kind}", now=self.now())
+        elif not self.core.redirected(result, now=self.now()):
+            reason = "the URL that login returned does not belong to this login"
+            self.core.login_failed(reason, now=self.now())
 
     def _handle(self, event: ClientEvent) -> None:
         try:
@@ -256,6 +433,15 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
                 received = ServerRequest(request.id, request.method, params, call)
                 self._unhandled_requests[request.id] = received
                 self._open_requests[request.id] = received
+            case AuthorizationNeeded(url):
+                authorization = self.core.authorization
+                if authorization is not None and authorization.login is not None:
+                    self._login_url = url
+                elif self.keeps_events:
+                    self.on_other_event(event)
+                else:
+                    reason = "nobody is asked to log in; set login, or take the client's events"
+                    self.core.login_failed(reason, now=self.now())
             case ServerRequestCancelled(request_id):
                 self._unhandled_requests.pop(request_id, None)
                 self._open_requests.pop(request_id, None)

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
+import attrs
+
 from ..client.client import Client
 from ..codecs.http11_framing import encode_head
 from ..effects import OpenExchange
 from ..errors import LocalProtocolError, RemoteProtocolError
 from ..h11_parser import HTTP11
-from ..http import BodyEnd, ConnectionLost, Url
+from ..http import BodyEnd, ConnectionLost, ResponseHead, Url
 from .message_parser import ResponseParser
+
+_REFUSALS = (401, 403)
+"""The statuses that may start an authorization, whose requests depend on the peer's address."""
 
 
 class ClientConnection:
@@ -26,6 +31,8 @@ class ClientConnection:
     def __init__(self, client: Client) -> None:
         self.driver: Any = None
         """The stream that sends the bytes, set by the driver; ConnectionPool needs a ByteStream."""
+        self.peer = ""
+        """The IP address at the other end, set by the driver when the connection is open."""
         self._client = client
         http11 = client.http11 or HTTP11
         self._reader = ResponseParser(http11.read_response_head, client.limits.max_head_bytes)
@@ -107,6 +114,8 @@ class ClientConnection:
                 exchange = self._exchange
                 if isinstance(part, BodyEnd):
                     self._exchange = None
+                elif isinstance(part, ResponseHead) and part.status in _REFUSALS:
+                    part = attrs.evolve(part, peer=self.peer)
                 self._client.receive_part(exchange, part, now=now)
         except RemoteProtocolError as error:
             self.connection_lost(f"the response is not HTTP/1.1: {error.message}", now=now)

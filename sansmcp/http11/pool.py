@@ -28,7 +28,8 @@ class ByteStream(Protocol):
 class ConnectionPool:
     """Reuse the HTTP/1.1 connections of one client.
 
-    All connections go to the client's origin. The connection used last is reused first, so surplus
+    All connections go to the client's origin, except those of its authorization, which are not
+    reused. The connection used last is reused first, so surplus
     ones grow old; those idle for ``Limits.idle_connection_timeout`` seconds are closed the next
     time another one is released.
 
@@ -45,6 +46,8 @@ class ConnectionPool:
         self._idle: deque[tuple[ClientConnection, float]] = deque()
         self.in_use: dict[int, ClientConnection] = {}
         """The connections in use, by exchange number."""
+        self._unshared: set[int] = set()
+        """The exchanges of the authorization: each has a connection of its own."""
 
     def begin(self, effect: OpenExchange, *, now: float) -> tuple[ClientConnection, bytes]:
         """Begin an exchange on an idle connection or a new one.
@@ -59,7 +62,10 @@ class ConnectionPool:
 
         Call ``release(effect.exchange)`` when the exchange has ended, however it ended.
         """
-        connection = self._take(now) or ClientConnection(self._client)
+        is_shared = effect.address_policy is None
+        connection = (self._take(now) if is_shared else None) or ClientConnection(self._client)
+        if not is_shared:
+            self._unshared.add(effect.exchange)
         self.in_use[effect.exchange] = connection
         try:
             return connection, connection.begin(effect)
@@ -78,9 +84,11 @@ class ConnectionPool:
             now: the current time in seconds, on the machine's clock.
         """
         connection = self.in_use.pop(exchange, None)
+        is_unshared = exchange in self._unshared
+        self._unshared.discard(exchange)
         if connection is None or connection.driver is None:
             return
-        if not connection.is_reusable:
+        if is_unshared or not connection.is_reusable:
             connection.driver.close()
             return
         self._idle.append((connection, now))

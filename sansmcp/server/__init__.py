@@ -6,6 +6,9 @@
 ``validation``              the validators of every HTTP request
 ``era_choice``              the choice between 2026-07-28 and the handshake revisions
 ``refusals``                every refusal, as a table
+``challenges``              the refusals that tell clients to get an access token
+``resource_metadata``       the document that tells them where
+``scope_checks``            the scopes that requests need
 ``admission`` ``addresses`` the rate limit, and the addresses that it counts
 ``exchange``                one HTTP request and its HTTP response
 ``channel``                 a message stream each way: stdio or HTTP+SSE
@@ -13,6 +16,8 @@
 ``core``                    the state that the parts share: settings, queues, timers
 ``calls`` ``responder``     a running call, and how its response is sent
 ``input_checks``            which input requests are allowed, and which capabilities they need
+``logs``                    the logs in the store: operations in flight, and watched logs
+``leases``                  how instances notice that another one has died
 ``store_completions``       how a driver reports the outcome of store effects
 ``health``                  the health answer for load balancers
 ``store_health``            whether the store works at present
@@ -21,6 +26,12 @@
 ``modern.stateless``        their transports: HTTP and stdio
 ``modern.results``          the form of their results, and input requests in them
 ``modern.subscriptions``    subscriptions to changes
+``modern.task_table``       which calls become tasks, and which tasks run here
+``modern.running_task``     a task whose handler runs here: its log, and the responder of its call
+``modern.task_record``      the state of a task, as the store keeps it and clients get it
+``modern.task_operation``   reading and changing the state of a task, from any instance
+``modern.task_requests``    tasks/get, tasks/update, tasks/cancel
+``modern.task_listening``   status notifications
 --------------------------  ------------------------------------------------------------------------
 ``legacy.era``              the handshake revisions: entry point of the parts below
 ``legacy.session_validation`` the validators of their HTTP requests
@@ -28,8 +39,8 @@
 ``legacy.sessions``         sessions
 ``legacy.session_records``  sessions in the store, for other instances
 ``legacy.streams``          logs and their readers: resumption and polling
-``legacy.stream_table``     the streams of an instance and their store operations
-``legacy.leases``           how instances notice that another one has died
+``legacy.stream_table``     the streams of an instance
+``legacy.writers``          the streams of an instance that has died
 ``legacy.parked_calls``     calls that wait in the store for input responses
 ``legacy.shared_logs``      logs to which all instances append
 ``legacy.publications``     notifications of changes, for the clients of all instances

@@ -32,7 +32,8 @@ from ..events import CallCancelled, CallReceived, ClientResponseReceived, Respon
 from ..http import RequestHead, RequestHeaders
 from ..input_required import FIRST_INPUT, HandlerInput, InputRequired, InputResponses
 from ..messages import ErrorResponse, Message, Notification, Params, Request, RequestId, Response
-from ..revisions import Revision
+from ..meta_keys import CAPABILITIES, CLIENT_INFO, VERSION
+from ..revisions import REVISIONS, Revision
 from ..server_call import Peer, ServerCall
 from ..states import CALL, CallEvent, CallState, advance
 from ..timers import Timer
@@ -40,6 +41,19 @@ from . import refusals
 from .core import ServerCore
 from .input_checks import no_input
 from .options import milliseconds_of
+
+MAX_DEPTH = 490
+"""Levels of nesting of what a handler gives to be kept: saved states, input requests, and the
+results of tasks.
+"""
+
+STORED_DEPTH = 510
+"""The same for entries of the store, which also keep requests, with up to 500 levels, and enclose
+all of these in some members of their own.
+"""
+
+_TASK_AGAIN = 1.0
+"""Seconds after which a call tries again to become a task, if the store has failed, at least."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -52,6 +66,19 @@ class CallOwner(Peer):
     client_capabilities: Mapping[str, Any] = attrs.field(factory=lambda: {})
     calls: dict[RequestId, RunningCall] = attrs.field(factory=lambda: {}, init=False)
     """The calls that run, by request id."""
+
+    @classmethod
+    def of_meta(cls, meta: Mapping[str, Any], principal: str, newest: str) -> CallOwner:
+        """Return the client of a message of 2026-07-28, from its own ``_meta`` alone.
+
+        ``newest``: the version of a message that names none.
+        """
+        return cls(
+            principal,
+            REVISIONS[meta.get(VERSION, newest)],
+            json.as_object(meta.get(CLIENT_INFO)) or {},
+            json.as_object(meta.get(CAPABILITIES)) or {},
+        )
 
     def notify(self, method: str, params: Params | None = None, *, now: float) -> bool:
         return False
@@ -158,6 +185,43 @@ class Responder(Protocol):
         ...
 
 
+class CallTask(Responder, Protocol):
+    """The task that a call has become, or is about to become."""
+
+    @property
+    def is_told(self) -> bool:
+        """True if the client has the handle of the task."""
+        ...
+
+    def begin(self) -> None:
+        """Store the task, and give the client the handle."""
+
+    def report(self, progress: float, total: float | None, message: str | None) -> None:
+        """Keep a progress report. Raises LocalProtocolError if it is not JSON."""
+
+    def save(self, state: Any) -> None:
+        """Save the progress of the handler, which is JSON."""
+
+
+class TaskMaker(Protocol):
+    """Makes tasks of calls."""
+
+    def new_task(self, call: RunningCall, origin: Responder) -> CallTask:
+        """Return a task for a call; ``origin`` gets the handle."""
+        ...
+
+
+@attrs.frozen
+class TaskPlan:
+    """When a call becomes a task, if its client can follow one."""
+
+    maker: TaskMaker
+    after: float | None
+    """Seconds without a response; None if only the handler decides."""
+    is_required: bool
+    """True if the client gets no result without a task."""
+
+
 @attrs.define(eq=False, repr=False)
 class RunningCall(ServerCall):
     """The ``ServerCall`` of the application, with the methods for the other parts of the server."""
@@ -169,6 +233,13 @@ class RunningCall(ServerCall):
     handler_input: HandlerInput = FIRST_INPUT
     rounds: int = 0
     last_progress: float | None = None
+    is_reported: bool = attrs.field(default=True, kw_only=True)
+    """True if the application gets the call; False if the server itself responds to it."""
+    task_plan: TaskPlan | None = attrs.field(default=None, init=False)
+    """None if the call cannot become a task."""
+    _task: CallTask | None = attrs.field(default=None, init=False)
+    saved_progress: Any = attrs.field(default=None, init=False)
+    """What the handler has saved last with ``save_progress()``."""
     state: CallState = attrs.field(default=CallState.RUNNING, init=False)
     driver: Any = attrs.field(default=None, init=False)
     _server_requests: dict[int, tuple[str | None, float]] = attrs.field(
@@ -195,6 +266,10 @@ class RunningCall(ServerCall):
         return RequestHeaders(self._responder.head)
 
     @property
+    def scopes(self) -> frozenset[str]:
+        return frozenset() if self._responder.head is None else self._responder.head.scopes
+
+    @property
     def is_running(self) -> bool:
         return self.state is CallState.RUNNING
 
@@ -204,9 +279,10 @@ class RunningCall(ServerCall):
 
     def respond(self, result: Any, *, now: float) -> bool:
         if not isinstance(result, InputRequired):
-            return self._end(
-                self._responder.format_result(self.request, json.to_json_types(result)), now
-            )
+            response = self._responder.format_result(self.request, json.to_json_types(result))
+            if self.task_plan is not None and self.task_plan.is_required:
+                self.become_task(now=now)
+            return self._end(response, now)
         self._core.now = now
         outcome = self.is_running and self._responder.require(self, result)
         return outcome if isinstance(outcome, bool) else self._end(outcome, now)
@@ -232,13 +308,20 @@ class RunningCall(ServerCall):
     ) -> bool:
         meta = json.as_object((self.request.params or {}).get("_meta")) or {}
         token = meta.get("progressToken")
-        if not jsonrpc.is_request_id(token) or not self.is_running:
+        has_token = jsonrpc.is_request_id(token)
+        if not (has_token or self._task) or not self.is_running:
             return False
         if self.last_progress is not None and progress <= self.last_progress:
             raise LocalProtocolError(
                 f"progress must increase with every report, got {progress} after "
                 f"{self.last_progress}"
             )
+        if self._task is not None:
+            self._core.now = now
+            self._task.report(progress, total, message)
+            if self._task.is_told or not has_token:
+                self.last_progress = progress
+                return True
         params: dict[str, Any] = {"progressToken": token, "progress": progress}
         if total is not None:
             params["total"] = total
@@ -266,9 +349,69 @@ class RunningCall(ServerCall):
         self._core.now = now
         return self.is_running and self._responder.disconnect(milliseconds)
 
+    @property
+    def is_task(self) -> bool:
+        return self._task is not None and self._task.is_told
+
+    def become_task(self, *, now: float) -> bool:
+        self._core.now = now
+        if not self.is_running:
+            return False
+        if self._task is None and self.task_plan is not None:
+            self._core.timers.stop(Timer.TASK, self)
+            task = self.task_plan.maker.new_task(self, self._responder)
+            self.join_task(task)
+            task.begin()
+        return self._task is not None
+
+    def save_progress(self, state: Any, *, now: float) -> bool:
+        if not self._core.app.options_of(self.request.method).restartable:
+            raise LocalProtocolError(
+                "save_progress() needs a handler that may be called again; pass restartable=True "
+                "to handler()"
+            )
+        _check_kept(state)
+        self._core.now = now
+        if not self.is_running:
+            return False
+        self.saved_progress = state
+        if self._task is not None:
+            self._task.save(state)
+        return self._task is not None
+
+    def await_task(self) -> None:
+        """Become a task after the time that was planned, or now."""
+        if self.task_plan is None or self.task_plan.after is None or not self.is_running:
+            return
+        if self.task_plan.after == 0:
+            self.become_task(now=self._core.now)
+        else:
+            self._core.timers.set(Timer.TASK, self, self._core.now + self.task_plan.after)
+
+    def join_task(self, task: CallTask) -> None:
+        """Send everything to a task from now on."""
+        self._task = self._responder = task
+
+    def leave_connection(self) -> None:
+        """Let the call go on without its connection: its client has the handle of the task."""
+        if self._owner.calls.get(self.request.id) is self:
+            del self._owner.calls[self.request.id]
+        self._owner = attrs.evolve(self._owner)
+
+    def leave_task(self, origin: Responder) -> None:
+        """Go on as a call that is no task, because the store has failed; or end with an error."""
+        self._responder, self._task = origin, None
+        assert self.task_plan is not None
+        if self.task_plan.is_required:
+            refusal = refusals.TASK_NOT_STORED(self.request.id)
+            self.abandon(refusal, "the task could not be stored")
+        elif self.task_plan.after is not None:
+            due = self._core.now + max(self.task_plan.after, _TASK_AGAIN)
+            self._core.timers.set(Timer.TASK, self, due)
+
     def check_input_requests(self, required: InputRequired) -> None:
         """Raise LocalProtocolError if InputRequired is not JSON, or exceeds a limit."""
-        json.encode([required.state, [each.params for each in required.requests.values()]])
+        _check_kept([required.state, [each.params for each in required.requests.values()]])
         limits = self._core.limits
         if len(required.requests) > limits.max_batch_messages:
             raise LocalProtocolError(
@@ -324,17 +467,21 @@ class RunningCall(ServerCall):
     def cancel(self, reason: str) -> None:
         """Cancel the call, and report that to the application."""
         self.state = advance(CALL, self.state, CallEvent.CANCEL)
-        self._core.events.append(CallCancelled(self, reason))
+        self._report_cancellation(reason)
         self._discard(cancel_requests=False)
         self._responder.complete_without_response()
 
-    def abandon(self, refusal: RemoteProtocolError) -> None:
-        """Cancel the call because the server shuts down, and send an error as its response."""
+    def abandon(self, refusal: RemoteProtocolError, reason: str = "the server shuts down") -> None:
+        """Cancel the call, and send an error as its response."""
         self.state = advance(CALL, self.state, CallEvent.CANCEL)
-        self._core.events.append(CallCancelled(self, "the server shuts down"))
+        self._report_cancellation(reason)
         self._discard(cancel_requests=False)
         # Not the status of the refusal: with 503 the client would repeat a call that has run.
         self._responder.respond(jsonrpc.encode(refusal.reply))
+
+    def _report_cancellation(self, reason: str) -> None:
+        if self.is_reported:
+            self._core.events.append(CallCancelled(self, reason))
 
     def _send_request(self, method: str, params: Params | None, timeout: float) -> int | None:
         """Send a server request and return its id; None if the client has disconnected."""
@@ -399,6 +546,8 @@ class RunningCall(ServerCall):
         ``cancel_requests``: also send a cancellation of each of them to the client.
         """
         self._core.stateless.pop(self, None)
+        if self.task_plan is not None:
+            self._core.timers.stop(Timer.TASK, self)
         self._owner.calls.pop(self.request.id, None)
         self._owner.touch()
         for id in tuple(self._server_requests):
@@ -411,3 +560,13 @@ class RunningCall(ServerCall):
         params = {"requestId": id, "reason": reason}
         data = jsonrpc.encode(Notification("notifications/cancelled", params))
         self._responder.message(data)
+
+
+def _check_kept(value: Any) -> None:
+    """Raise LocalProtocolError if a value that is to be kept is not JSON, or nests too deep."""
+    try:
+        json.check_bounds(json.encode(value), MAX_DEPTH, json.UNBOUNDED)
+    except RemoteProtocolError as error:
+        raise LocalProtocolError(
+            f"States and input requests may nest {MAX_DEPTH} levels deep, and this nests deeper"
+        ) from error

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import attrs
 
+from .. import tasks
 from ..app import App
 from ..effects import ServerEffect, StoreEffect
 from ..errors import LocalProtocolError, RemoteProtocolError, check_type
@@ -66,6 +67,8 @@ class SessionlessCall(Protocol):
     """A call that belongs to no session."""
 
     request: Request
+    is_reported: bool
+    """True if the application gets the call; False if the server itself responds to it."""
 
     def abandon(self, refusal: RemoteProtocolError) -> None:
         """Send an error as the response and cancel the handler, because the server shuts down."""
@@ -132,6 +135,30 @@ class ServerCore:
         self.trusted_proxies = parse_networks(self.options.trusted_proxies)
         if self.options.shared_store:
             self.instance = self.token()
+        has_rule = self.app.options_of("tools/call").task not in (None, "never")
+        if has_rule and self.modern_versions and not self.serves_tasks:
+            raise LocalProtocolError(
+                "Tasks need a store and a clock; pass wall_clock=time.time, leave resumable=True, "
+                f"and register no handler for {', '.join(sorted(tasks.METHODS))}"
+            )
+
+    @property
+    def serves_tasks(self) -> bool:
+        """True if calls of tools may become tasks, for clients of 2026-07-28 that declare them."""
+        if "tools/call" not in self.app.handlers or self.options.wall_clock is None:
+            return False
+        rule = self.app.options_of("tools/call").task
+        if not self.modern_versions or not self.options.resumable or rule == "never":
+            return False
+        is_default = rule is None
+        return tasks.METHODS.isdisjoint(self.app.handlers) and (
+            self.options.shared_store or not is_default
+        )
+
+    def wall_time(self) -> float:
+        """Return seconds since 1970."""
+        assert self.options.wall_clock is not None, "tasks are not served without it"
+        return self.options.wall_clock()
 
     def stream_after_of(self, method: str) -> float | None:
         """Return the seconds after which a request of this method gets an event stream.

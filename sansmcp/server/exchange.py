@@ -8,6 +8,7 @@ pulls the next, so the unsent bytes are those that a slow peer has not read.
 
 from __future__ import annotations
 
+import math
 from typing import Any, Protocol
 
 import attrs
@@ -17,7 +18,7 @@ from ..codecs.delimited_buffer import message_too_large
 from ..codecs.headers import Headers
 from ..effects import Abort, ExchangeEffect, SendBody, SendEnd, SendHead, Wake
 from ..errors import RemoteProtocolError
-from ..events import RefusalSent
+from ..events import AccessExpired, RefusalSent
 from ..http import BodyData, BodyEnd, RequestHead, ResponseHead
 from ..states import EXCHANGE, ExchangeEvent, ExchangeState, advance
 from ..timers import Timer
@@ -50,6 +51,13 @@ class StreamSource(Protocol):
     def on_closed(self) -> None:
         """Detach the exchange, which has ended."""
 
+    def end_expired(self) -> bool:
+        """End the event stream so that the client can open it again, or resume it.
+
+        Returns False, with nothing changed, if the client could not.
+        """
+        ...
+
 
 @attrs.define(eq=False, repr=False)
 class ServerExchange:
@@ -70,6 +78,8 @@ class ServerExchange:
 
     state: ExchangeState = attrs.field(default=ExchangeState.HEAD, init=False)
     head: RequestHead | None = attrs.field(default=None, init=False)
+    expires_at: float | None = attrs.field(default=None, init=False)
+    """When the credentials of the request expire; None if they do not."""
     source: StreamSource | None = attrs.field(default=None, init=False)
     """Where the messages of its event stream come from."""
     responder: PostResponder | None = attrs.field(default=None, init=False)
@@ -149,7 +159,26 @@ class ServerExchange:
         """Begin a response that is an event stream."""
         self.advance(ExchangeEvent.STREAM)
         self._response = ResponseHead(status=200, headers=STREAM_HEADERS)
+        if self.expires_at is not None:
+            self._core.timers.set(Timer.ACCESS, self, self.expires_at)
         self.wake()
+
+    def extend_access(self, expires_at: float | None) -> None:
+        """Record that the client of the event stream has newer credentials.
+
+        ``expires_at``: when these expire; None if they do not.
+        """
+        if self.expires_at is not None and (expires_at is None or expires_at > self.expires_at):
+            self.expires_at = expires_at
+            self._core.timers.set(
+                Timer.ACCESS, self, math.inf if expires_at is None else expires_at
+            )
+
+    def end_expired(self) -> None:
+        """End the event stream if the client can open it again, and report it."""
+        assert self.head is not None
+        if self.source is not None and self.source.end_expired():
+            self._core.events.append(AccessExpired(self.head.principal))
 
     def send(self, data: bytes) -> None:
         """Add to the event stream."""
@@ -179,14 +208,14 @@ class ServerExchange:
         self._response, self._end = None, None
         self._take_chunks()
         self._body.clear()
-        self._core.timers.stop(Timer.KEEP_ALIVE, self)
+        self._stop_timers()
 
     def give_up(self) -> None:
         """Abort the response and drop what waits."""
         self._take_chunks()
         self.is_given_up = True
         self._response, self._end = None, Abort()
-        self._core.timers.stop(Timer.KEEP_ALIVE, self)
+        self._stop_timers()
         self.wake()
 
     def discard(self) -> None:
@@ -223,8 +252,12 @@ class ServerExchange:
             self._add(body)
         if not self.is_given_up:
             self._end = end
-        self._core.timers.stop(Timer.KEEP_ALIVE, self)
+        self._stop_timers()
         self.wake()
+
+    def _stop_timers(self) -> None:
+        self._core.timers.stop(Timer.KEEP_ALIVE, self)
+        self._core.timers.stop(Timer.ACCESS, self)
 
     def _add(self, data: bytes) -> None:
         if self.is_given_up:

@@ -8,15 +8,22 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from types import NoneType
 from typing import Any, TypedDict
 
 import attrs
 
-from ..errors import LocalProtocolError, check_delay, instance_of_type
+from ..errors import (
+    LocalProtocolError,
+    check_delay,
+    check_positive_seconds,
+    instance_of_type,
+)
 from ..http11_parser import Http11Parser
 from ..input_required import StateSigner
 from ..limits import Limits
+from ..protected_resource import ProtectedResource
 from ..rates import RateLimit
 from ..revisions import REVISIONS, checked_versions, of_era
 from ..security import SecurityPolicy
@@ -41,12 +48,16 @@ class ServerSettings(TypedDict, total=False):
     sessions: bool
     standalone_streams: bool
     stream_after: float | None
+    task_after: float | None
+    task_poll_interval: float
+    wall_clock: Callable[[], float] | None
     retry: float | None
     state_signer: StateSigner | None
     policy: SecurityPolicy | None
     limits: Limits | None
     rate_limit: RateLimit | None
     trusted_proxies: tuple[str, ...]
+    protected_resource: ProtectedResource | None
     http11: Http11Parser | None
     trace: Tracer | None
 
@@ -56,9 +67,7 @@ def _check_path(options: object, attribute: attrs.Attribute[Any], path: object) 
         raise LocalProtocolError(f"{attribute.name} must be a path like '/mcp', got {path!r}")
 
 
-def _check_delay(
-    options: object, attribute: attrs.Attribute[float | None], seconds: float | None
-) -> None:
+def _check_delay(options: object, attribute: attrs.Attribute[Any], seconds: float | None) -> None:
     check_delay(**{attribute.name: seconds})
 
 
@@ -71,6 +80,10 @@ def milliseconds_of(retry: float | None) -> int | None:
     if retry == math.inf:
         raise LocalProtocolError("retry must be finite; None leaves the wait to the client")
     return None if retry is None else round(retry * 1000)
+
+
+def _check_interval(options: object, attribute: object, seconds: float) -> None:
+    check_positive_seconds(seconds)
 
 
 def _check_networks(options: object, attribute: object, networks: tuple[str, ...]) -> None:
@@ -132,6 +145,14 @@ class ServerOptions:
             step; otherwise after 0.05 s. App.handler() takes this setting for one method. A running
             call can be resumed only once it has a stream, which costs a write to the store and a
             few hundred bytes; docs/streams.md explains the choice.
+        task_after: seconds after which a call of a tool without a response becomes a task, if the
+            client can follow tasks (2026-07-28 with the extension): the client gets the id of the
+            task, and a lost connection no longer costs the call. 0 gives it the id at once. None
+            leaves that to the handler. This holds for handlers whose option ``task`` does not say
+            otherwise; see ``App.handler()`` and docs/tasks.md.
+        task_poll_interval: seconds between two polls that the clients of a task should leave.
+        wall_clock: returns seconds since 1970, e.g. ``time.time``; the clocks of all instances must
+            agree. Tasks need it. None serves no tasks; adapters pass ``time.time``.
         retry: seconds after which clients should reconnect to a stream that has ended or broken,
             sent as the SSE field of that name at the beginning of each stream that can be resumed.
             None leaves the wait to the clients.
@@ -150,6 +171,11 @@ class ServerOptions:
             the addresses of clients to ``rate_limit`` in ``X-Forwarded-For``, or in ``Forwarded``
             where the former is missing. The proxies must remove both headers from what clients send
             or add to them. Without it the other end of the connection counts as the client.
+        protected_resource: the URL, authorization servers and scopes of a server whose clients get
+            access tokens by OAuth 2.1. The server publishes them as protected resource metadata,
+            refuses requests in the form that makes clients get a token, and hides the tokens from
+            handlers. It needs ``authenticate``, which verifies the tokens; docs/authorization.md
+            has examples. None publishes nothing.
         http11: the parser of HTTP/1.1 heads on raw sockets, e.g.
             ``sansmcp.httptools_parser.HTTP11``; None takes h11.
         trace: an object that is called with everything sent and received; None traces nothing.
@@ -170,6 +196,9 @@ class ServerOptions:
     sessions: bool = True
     standalone_streams: bool = True
     stream_after: float | None = attrs.field(default=None, validator=_check_delay)
+    task_after: float | None = attrs.field(default=1.0, validator=_check_delay)
+    task_poll_interval: float = attrs.field(default=1.0, validator=_check_interval)
+    wall_clock: Callable[[], float] | None = None
     retry: float | None = attrs.field(default=None, validator=_check_retry)
     state_signer: StateSigner | None = attrs.field(
         default=None, validator=instance_of_type((StateSigner, NoneType))
@@ -184,6 +213,9 @@ class ServerOptions:
         default=None, validator=instance_of_type((RateLimit, NoneType))
     )
     trusted_proxies: tuple[str, ...] = attrs.field(default=(), validator=_check_networks)
+    protected_resource: ProtectedResource | None = attrs.field(
+        default=None, validator=instance_of_type((ProtectedResource, NoneType))
+    )
     http11: Http11Parser | None = None
     trace: Tracer | None = None
 

@@ -18,7 +18,6 @@ from typing import Any
 
 import attrs
 
-from ..authentication import Refusal
 from ..codecs.headers import Headers
 from ..codecs.jsonrpc import (
     HEADER_MISMATCH,
@@ -103,6 +102,22 @@ AUTHENTICATION_FAILED = RefusalTemplate(
     INTERNAL_ERROR,
     "authentication_failed",
     "The server failed to authenticate this request: try again later",
+)
+BAD_CREDENTIALS = RefusalTemplate(
+    400,
+    INVALID_REQUEST,
+    "bad_credentials",
+    "Send one access token, in one Authorization header, and none in the URL",
+)
+INSUFFICIENT_SCOPE = RefusalTemplate(
+    403,
+    INVALID_REQUEST,
+    "insufficient_scope",
+    "This needs an access token with the scopes {scopes}",
+)
+# The application's function of the scopes has raised.
+SCOPES_FAILED = RefusalTemplate(
+    500, INTERNAL_ERROR, "scopes_failed", "The server cannot tell which scopes this request needs"
 )
 _METHOD_NOT_ALLOWED = RefusalTemplate(405, INVALID_REQUEST, "method_not_allowed", "{hint}")
 
@@ -340,6 +355,68 @@ INSTANCE_LOST = RefusalTemplate(
     "The instance of the server that ran this call has died, and nobody knows how far the call has "
     "come. Repeat it only if that does no harm",
 )
+# Source: the extension io.modelcontextprotocol/tasks.
+UNKNOWN_TASK = RefusalTemplate(
+    200,
+    INVALID_PARAMS,
+    "unknown_task",
+    "There is no such task: taskId is wrong, or its time to live is over",
+)
+BAD_TASK_RULE = RefusalTemplate(
+    500,
+    INTERNAL_ERROR,
+    "bad_task_rule",
+    "This server cannot decide if the call becomes a task: its rule has raised {what}",
+)
+TASK_REQUEST_STOPPED = RefusalTemplate(
+    200,
+    INTERNAL_ERROR,
+    "shutting_down",
+    "The server was stopped before it had read the task: ask for the task again",
+)
+TASK_NOT_STORED = RefusalTemplate(
+    200,
+    INTERNAL_ERROR,
+    "task_not_stored",
+    "The store of this server does not work at present, so this call could not become a task, and "
+    "has ended. Nobody knows how far it has come. Repeat it only if that does no harm",
+)
+TASK_STORE_FAILED = RefusalTemplate(
+    200,
+    INTERNAL_ERROR,
+    "store_failed",
+    "The store of this server does not work at present: ask for the task again later",
+)
+TOO_MANY_TASKS = RefusalTemplate(
+    429,
+    INVALID_REQUEST,
+    "too_many_tasks",
+    "This needs a task, and {limit} tasks run already: wait for some of them to end",
+    ("limit",),
+)
+TASK_LOST = RefusalTemplate(
+    200,
+    INTERNAL_ERROR,
+    "instance_lost",
+    "The instance of the server that ran this task has died, and nobody knows how far the task has "
+    "come. Repeat the call only if that does no harm",
+)
+TASK_STOPPED = RefusalTemplate(
+    200,
+    INTERNAL_ERROR,
+    "shutting_down",
+    "The server was stopped while this task ran. Repeat the call only if that does no harm",
+)
+TASK_TIMED_OUT = RefusalTemplate(
+    200, INTERNAL_ERROR, "task_timeout", "The task took longer than {limit} s"
+)
+TASK_TOO_DEEP = RefusalTemplate(
+    200,
+    INTERNAL_ERROR,
+    "too_deep",
+    "The response nests deeper than {limit} levels, which is more than a task keeps",
+    ("limit",),
+)
 _STORE_FAILED = RefusalTemplate(
     503,
     INTERNAL_ERROR,
@@ -349,18 +426,6 @@ _STORE_FAILED = RefusalTemplate(
 
 
 # Refusals whose values or headers are computed
-
-
-def not_authenticated(refusal: Refusal) -> RemoteProtocolError:
-    """Return the error for a Refusal of the application. Source: RFC 9110 section 15.5.2."""
-    is_challenge = refusal.status == 401
-    challenge = refusal.challenge or ("Bearer" if is_challenge else None)
-    return RemoteProtocolError(
-        refusal.message,
-        reason=refusal.reason or ("unauthorized" if is_challenge else "forbidden"),
-        http_status=refusal.status,
-        headers=() if challenge is None else ((b"www-authenticate", challenge.encode()),),
-    )
 
 
 def rate_limited(

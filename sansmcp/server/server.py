@@ -28,11 +28,21 @@ from typing import TYPE_CHECKING, Any
 import attrs
 
 from ..app import App
-from ..authentication import Refusal
+from ..authentication import Access, Refusal
 from ..codecs import headers, json, jsonrpc
 from ..codecs.jsonrpc import Batch
 from ..codecs.sse import KEEP_ALIVE
-from ..effects import Abort, Authenticate, ExchangeEffect, SendEnd, ServerEffect, StoreTake
+from ..effects import (
+    Abort,
+    Authenticate,
+    ExchangeEffect,
+    SendEnd,
+    ServerEffect,
+    StoreAppend,
+    StoreDrop,
+    StoreRead,
+    StoreTake,
+)
 from ..errors import LocalProtocolError, RemoteProtocolError, check_settings
 from ..events import ServerEvent
 from ..http import BodyData, BodyEnd, ConnectionLost, RequestHead, RequestPart
@@ -41,20 +51,34 @@ from ..messages import Message, Params
 from ..meta_keys import PROTOCOL_VERSION
 from ..server_call import Session
 from ..states import ExchangeState
+from ..store import StreamKey
 from ..timers import Timer
 from ..types import HTTP_SSE, STDIO, STREAMABLE_HTTP, Idle, Unpack, assert_never
 from . import refusals
 from .admission import Admission
+from .calls import RunningCall
+from .challenges import (
+    check_credentials,
+    insufficient_scope,
+    not_authenticated,
+    without_credentials,
+)
 from .channel import Channel
 from .core import ServerCore, Sink
 from .era_choice import is_http_sse, is_modern, names_session_early
 from .exchange import ServerExchange
 from .health import check_health_request, is_health_request, send_health
+from .leases import Lease, Peer, Peers
+from .logs import LogReader, Logs
 from .modern.era import ModernServer
+from .modern.running_task import RunningTask
 from .modern.stateless import ModernChannelHandler, ModernHttp
 from .modern.subscriptions import Subscriptions, is_known
+from .modern.task_table import TaskTable
 from .options import ServerOptions, ServerSettings, milliseconds_of
+from .resource_metadata import check_metadata_request, is_metadata_request, send_metadata
 from .responder import HttpResponder
+from .scope_checks import check_scopes
 from .store_completions import StoreCompletions
 from .validation import Endpoint, RequestContext, check_common, check_mcp_path
 
@@ -98,6 +122,10 @@ class Server(StoreCompletions):
         """
         check_settings(settings, "Server", ServerSettings.__optional_keys__, "a server")
         options = ServerOptions(**settings)
+        if options.protected_resource is not None and not authentication:
+            raise LocalProtocolError(
+                "protected_resource needs authenticate, a function that verifies the access tokens"
+            )
         self._core = ServerCore(app, options, new_token)
         sse_path, health_path = options.http_sse, options.health_path
         endpoint = Endpoint(
@@ -115,11 +143,13 @@ class Server(StoreCompletions):
         """True if an Authenticate effect asks for the principal of each HTTP request."""
         rate = options.rate_limit
         self._admission = None if rate is None else Admission(self._core, rate)
-        subscriptions = Subscriptions(self._core)
-        self._modern = ModernServer(self._core, subscriptions)
+        self._logs = Logs(self._core)
+        self._lease = Lease(self._core, self._logs) if options.shared_store else None
+        self._peers = Peers(self._core, self._logs)
+        self._tasks = TaskTable(self._core, self._logs, self._lease, self._peers)
+        self._modern = ModernServer(self._core, Subscriptions(self._core), self._tasks)
         self._modern_http = ModernHttp(self._core, self._modern)
-        self._legacy = _legacy(self._core, endpoint, self._admission, subscriptions)
-        self._store_operations = None if self._legacy is None else self._legacy.streams
+        self._legacy = self._legacy_part(endpoint)
         self._authenticating: dict[ServerExchange, bytes | None] = {}
         """The requests that wait for ``authenticated()``, with the bodies that are complete."""
         self._exchange_ids: Iterator[int] = itertools.count(1)
@@ -127,6 +157,16 @@ class Server(StoreCompletions):
         """The setting of that name."""
         self.http11 = options.http11
         """The setting of that name, for connections of this server."""
+
+    def _legacy_part(self, endpoint: Endpoint) -> LegacyServer | None:
+        """Return the part for the handshake revisions; import it only if one of them is served."""
+        if not self._core.handshake_versions:
+            return None
+        from .legacy.era import LegacyServer
+
+        publish, admission = self._modern.subscriptions.publish, self._admission
+        core, logs, lease, peers = self._core, self._logs, self._lease, self._peers
+        return LegacyServer(core, endpoint, admission, publish, logs, lease, peers)
 
     @property
     def path(self) -> str:
@@ -183,7 +223,9 @@ class Server(StoreCompletions):
     @property
     def is_busy(self) -> bool:
         """True if any call is running."""
-        return bool(self._core.stateless) or (self._legacy is not None and self._legacy.is_busy)
+        if self._core.stateless or self._tasks.are_ending:
+            return True
+        return self._legacy is not None and self._legacy.is_busy
 
     # Parts in
 
@@ -266,14 +308,16 @@ class Server(StoreCompletions):
 
     # Authentication
 
-    def authenticated(self, effect: Authenticate, outcome: str | Refusal, *, now: float) -> None:
-        """Report the principal of a request, or that the request is refused.
+    def authenticated(
+        self, effect: Authenticate, outcome: str | Access | Refusal, *, now: float
+    ) -> None:
+        """Report the access that a request has, or that the request is refused.
 
         This has no effect if the request has ended.
 
         Args:
             effect: the Authenticate effect.
-            outcome: the principal, a string that is not empty; or a Refusal.
+            outcome: the Access, or the principal alone, a string that is not empty; or a Refusal.
             now: the current time in seconds.
 
         Raises:
@@ -281,7 +325,8 @@ class Server(StoreCompletions):
         """
         found = _outcome_of_authenticate(outcome)
         if isinstance(found, Refusal):
-            self._authenticated(effect, refusals.not_authenticated(found), now)
+            resource = self._core.options.protected_resource
+            self._authenticated(effect, not_authenticated(resource, effect.head, found), now)
         else:
             self._authenticated(effect, found, now)
 
@@ -297,7 +342,7 @@ class Server(StoreCompletions):
         self._authenticated(effect, refusals.AUTHENTICATION_FAILED(), now)
 
     def _authenticated(
-        self, effect: Authenticate, outcome: str | RemoteProtocolError, now: float
+        self, effect: Authenticate, outcome: Access | RemoteProtocolError, now: float
     ) -> None:
         self._core.now = now
         exchange = effect.exchange
@@ -309,12 +354,27 @@ class Server(StoreCompletions):
         try:
             if isinstance(outcome, RemoteProtocolError):
                 raise outcome
-            exchange.head = attrs.evolve(effect.head, principal=outcome)
+            exchange.head = self._head_with(outcome, effect.head)
+            if outcome.expires_in is not None:
+                exchange.expires_at = now + outcome.expires_in
             self._check_head(exchange, exchange.head)
             if body is not None:
                 self._dispatch_request(exchange, body)
         except RemoteProtocolError as error:
             exchange.refuse(error)
+
+    def _head_with(self, access: Access, head: RequestHead) -> RequestHead:
+        """Return a head with the access of its request, for handlers.
+
+        Raises RemoteProtocolError if the access lacks a scope that every request needs.
+        """
+        resource, scopes = self._core.options.protected_resource, access.scopes
+        if resource is not None:
+            scopes = resource.expand(scopes)
+            if not scopes.issuperset(resource.required_scopes):
+                raise insufficient_scope(resource, ())
+        headers = without_credentials(resource, head.headers)
+        return attrs.evolve(head, principal=access.principal, scopes=scopes, headers=headers)
 
     # Effects and events out
 
@@ -402,11 +462,25 @@ class Server(StoreCompletions):
             match timer, owner:
                 case Timer.STREAM_OPEN, HttpResponder():
                     owner.open()
+                case Timer.TASK, RunningCall():
+                    owner.become_task(now=now)
+                case Timer.STORED, RunningTask():
+                    owner.on_due()
                 case Timer.KEEP_ALIVE, ServerExchange():
                     owner.send(KEEP_ALIVE)
+                case Timer.ACCESS, ServerExchange():
+                    owner.end_expired()
                 case Timer.STORE_TAKE, StoreTake():
                     assert self._admission is not None, "else nothing is taken"
                     self._admission.on_overdue(owner)
+                case Timer.STORE_REPEAT, StoreAppend() | StoreRead() | StoreDrop():
+                    self._logs.repeat(owner)
+                case Timer.STORE_POLL, (StreamKey() as key, LogReader() as reader):
+                    self._logs.poll(key, reader)
+                case Timer.LEASE, Lease() as lease:
+                    lease.renew()
+                case Timer.LEASE, Peer() as peer:
+                    peer.check()
                 case _:
                     assert self._legacy is not None, "other timers are set by sessions alone"
                     self._legacy.timed_out(timer, owner)
@@ -536,9 +610,14 @@ class Server(StoreCompletions):
         self._core.has_stopped = True
         self._modern.subscriptions.end_all()
         for call in tuple(self._core.stateless):
-            call.abandon(refusals.SHUTTING_DOWN(call.request.id))
+            refusal = refusals.SHUTTING_DOWN if call.is_reported else refusals.TASK_REQUEST_STOPPED
+            call.abandon(refusal(call.request.id))
         if self._legacy is not None:
             self._legacy.shut_down()
+        self._peers.leave_all()
+        self._logs.give_up_failed()
+        if self._lease is not None:
+            self._lease.end()
         for exchange in tuple(self._authenticating):
             del self._authenticating[exchange]
             if not exchange.is_done:  # its client may have been too slow
@@ -555,12 +634,17 @@ class Server(StoreCompletions):
         if is_health_request(self._endpoint, head):
             check_health_request(head)
             return
+        resource = self._core.options.protected_resource
+        if is_metadata_request(resource, head):
+            check_metadata_request(head)
+            return
         self._follow_publications()
         if not self.authentication:
             self._check_head(exchange, head)
             return
         # First of all, so that a page of another site cannot find out if credentials are valid.
         check_common(RequestContext(self._endpoint, head))
+        check_credentials(resource, head)
         self._authenticating[exchange] = None
         self._core.effects.append(Authenticate(exchange, head))
 
@@ -587,6 +671,10 @@ class Server(StoreCompletions):
         if is_health_request(self._endpoint, head):
             send_health(self._core, exchange)
             return
+        resource = self._core.options.protected_resource
+        if resource is not None and is_metadata_request(resource, head):
+            send_metadata(resource, exchange)
+            return
         if legacy is not None and is_http_sse(self._endpoint, head):
             legacy.http_sse.complete(exchange, body)
             return
@@ -604,6 +692,7 @@ class Server(StoreCompletions):
         """Pass the content of a POST to its era. Raises RemoteProtocolError for a refusal."""
         head, legacy = exchange.head, self._legacy
         assert head is not None
+        check_scopes(self._core, head, message)
         if is_modern(message, self._core, headers.single(head.values(PROTOCOL_VERSION))):
             self._modern_http.receive(exchange, head, message)
         else:
@@ -640,22 +729,13 @@ class Server(StoreCompletions):
         return Idle.NEED_DATA
 
 
-def _legacy(
-    core: ServerCore, endpoint: Endpoint, admission: Admission | None, subscriptions: Subscriptions
-) -> LegacyServer | None:
-    """Return the part for the handshake revisions; import it only if one of them is served."""
-    if not core.handshake_versions:
-        return None
-    from .legacy.era import LegacyServer
-
-    return LegacyServer(core, endpoint, admission, subscriptions.publish)
-
-
-def _outcome_of_authenticate(outcome: object) -> str | Refusal:
+def _outcome_of_authenticate(outcome: object) -> Access | Refusal:
     """Check the value that the application's function returned."""
-    if isinstance(outcome, Refusal) or (isinstance(outcome, str) and outcome):
+    if isinstance(outcome, Access | Refusal):
         return outcome
+    if isinstance(outcome, str) and outcome:
+        return Access(outcome)
     raise LocalProtocolError(
-        "authenticate must return a principal (a string that is not empty) or a Refusal, "
-        f"got {type(outcome).__name__}"
+        "authenticate must return a principal (a string that is not empty), an Access, or a "
+        f"Refusal, got {type(outcome).__name__}"
     )

@@ -12,9 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Coroutine
-from typing import Any, Protocol
-
-import attrs
+from typing import Any
 
 from ..effects import StoreAppend, StoreDrop, StoreEffect, StoreRead, StoreTake, StoreWatch
 from ..events import StoreFailed
@@ -23,69 +21,7 @@ from ..store import AppendResult, AsyncStore, Page, Store, StreamKey
 from ..types import assert_never
 from .admission import Admission
 from .core import ServerCore
-
-
-class StoreOperation(Protocol):
-    """The part that started a store operation and gets its outcome."""
-
-    def on_append_done(self) -> None:
-        """Handle an append that is done: the store has the entries."""
-
-    def on_append_conflict(self) -> None:
-        """Handle an append that conflicted: the log has an entry of that number."""
-
-    def on_append_behind(self) -> None:
-        """Handle an append to a log of which the store has lost the end."""
-
-    def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
-        """Handle the page that was read; None if the log does not exist."""
-
-    def may_repeat(self, effect: StoreEffect) -> bool:
-        """Return True if a failed operation is worth repeating, False if it is given up at once."""
-        ...
-
-    def failed(self, effect: StoreEffect) -> bool:
-        """Handle an operation that failed and is given up. Returns False if messages are lost."""
-        ...
-
-
-_FIRST_DELAY = 0.05
-
-
-@attrs.define(eq=False)
-class PendingOperation:
-    """A store operation that is in flight, or waits to be repeated."""
-
-    user: StoreOperation | None
-    """The part that gets the outcome; None if no part needs it."""
-    give_up_at: float | None = None
-    """Time at which it is given up; None if it has not failed."""
-    delay: float = _FIRST_DELAY
-    """Seconds to wait before it is repeated, at most."""
-
-
-class StoreOperations(Protocol):
-    """The store effects in flight, each with the operation that started it."""
-
-    def pop_operation(self, effect: StoreEffect) -> PendingOperation | None:
-        """Return the operation of an effect and forget it; None if the effect was reported before.
-
-        Each outcome is handled once, however often a driver reports it.
-        """
-        ...
-
-    def settle(self, user: StoreOperation) -> None:
-        """Tidy up after a completed effect of ``user``."""
-
-    def repeat_later(self, effect: StoreEffect, operation: PendingOperation) -> bool:
-        """Repeat a failed effect after a delay. Returns False if it has failed for too long."""
-        ...
-
-    def on_watched(self, stream: StreamKey) -> None:
-        """The store tells of changes of a log."""
-
-    def on_changed(self, stream: StreamKey) -> None:
-        """A log may have new entries."""
+from .logs import Logs, PendingOperation, StoreOperation
 
 
 class StoreCompletions:
@@ -95,17 +31,9 @@ class StoreCompletions:
     """
 
     _core: ServerCore
-    _store_operations: StoreOperations | None
-    """None if only 2026-07-28 is served, which stores nothing."""
+    _logs: Logs
     _admission: Admission | None
     """None if there is no rate limit."""
-
-    @property
-    def _operations(self) -> StoreOperations:
-        assert self._store_operations is not None, (
-            "only streams of the handshake revisions are stored"
-        )
-        return self._store_operations
 
     def append_completed(self, effect: StoreAppend, result: AppendResult, *, now: float) -> None:
         """Report what the store did with a StoreAppend.
@@ -132,7 +60,7 @@ class StoreCompletions:
                 user.on_append_behind()
             case _ as impossible:
                 assert_never(impossible)
-        self._operations.settle(user)
+        user.on_settled()
 
     def read_completed(self, effect: StoreRead, page: Page | None, *, now: float) -> None:
         """Report the page that a StoreRead got.
@@ -146,7 +74,7 @@ class StoreCompletions:
         user = self._finished(effect)
         if user is not None:
             user.on_read_done(effect, page)
-            self._operations.settle(user)
+            user.on_settled()
 
     def drop_completed(self, effect: StoreDrop, *, now: float) -> None:
         """Report that the logs of a StoreDrop are deleted.
@@ -186,7 +114,7 @@ class StoreCompletions:
             is_lost = False
             self._on_taken(effect, 0.0)  # the bucket of this instance has let the requests pass
         else:
-            operation = self._operations.pop_operation(effect)
+            operation = self._logs.pop_operation(effect)
             is_lost = operation is not None and self._is_lost(effect, operation)
         failure = (type(effect), is_lost)
         self._core.events.append(StoreFailed(reason, is_lost, failure in self._core.failing))
@@ -202,7 +130,7 @@ class StoreCompletions:
             now: the current time in seconds.
         """
         self._core.now = now
-        self._operations.on_watched(effect.stream)
+        self._logs.on_watched(effect.stream)
 
     def store_changed(self, stream: StreamKey, *, now: float) -> None:
         """Report that a log may have changed. Calls for a log without a watch do nothing.
@@ -212,7 +140,7 @@ class StoreCompletions:
             now: the current time in seconds.
         """
         self._core.now = now
-        self._operations.on_changed(stream)
+        self._logs.on_changed(stream)
 
     def _on_taken(self, effect: StoreTake, wait: float) -> None:
         assert self._admission is not None, "only a rate limit takes tokens"
@@ -221,13 +149,13 @@ class StoreCompletions:
     def _is_lost(self, effect: StoreEffect, operation: PendingOperation) -> bool:
         """Repeat a failed operation later, or give it up. Returns True if messages are lost."""
         user = operation.user
-        is_repeated = (user is None or user.may_repeat(effect)) and self._operations.repeat_later(
+        is_repeated = (user is None or user.may_repeat(effect)) and self._logs.repeat_later(
             effect, operation
         )
         return not is_repeated and user is not None and not user.failed(effect)
 
     def _finished(self, effect: StoreEffect) -> StoreOperation | None:
-        operation = self._operations.pop_operation(effect)
+        operation = self._logs.pop_operation(effect)
         return None if operation is None else operation.user
 
     def _works(self, effect: StoreEffect, now: float) -> None:

@@ -21,6 +21,16 @@ ROOT = Path(__file__).parents[2]
 ADAPTERS = ("asyncio", "blocking", "trio")
 
 
+@pytest.fixture(autouse=True)
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """No login of the user counts, and no browser opens; returns where logins are stored."""
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setenv("APPDATA", str(tmp_path))
+    for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"):
+        monkeypatch.delenv(name, raising=False)
+    return tmp_path / "sansmcp" / "credentials"
+
+
 @attrs.frozen
 class CompletedCommand:
     """What came of a command."""

@@ -137,9 +137,9 @@ def test_what_a_command_prints_that_does_not_end() -> None:
 
 class Denying(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
-        self.send_response(403 if self.path == "/forbidden" else 401)
-        if self.path != "/plain":
-            self.send_header("WWW-Authenticate", 'DPoP realm="mcp"')
+        self.send_response(403 if self.path.startswith("/forbidden") else 401)
+        if self.path.endswith("?realm"):
+            self.send_header("WWW-Authenticate", 'Basic realm="mcp"')
         self.send_header("Content-Length", "0")
         self.end_headers()
 
@@ -150,9 +150,9 @@ class Denying(BaseHTTPRequestHandler):
 @pytest.mark.parametrize(
     ("path", "said", "do"),
     [
-        ("/", '(DPoP realm="mcp")', "Send credentials with --header 'Authorization: DPoP ...'"),
-        ("/plain", "authorization", "Send credentials with --header 'Authorization: Bearer ...'"),
-        ("/forbidden", "this", "Send other credentials with --header 'Authorization: DPoP ...'"),
+        ("/?realm", '(Basic realm="mcp")', "Send credentials with --header '{}: Basic ...'"),
+        ("/forbidden?realm", "this", "Send other credentials with --header '{}: Basic ...'"),
+        ("/", "authorization", "Or send credentials with --header '{}: Bearer ...'"),
     ],
 )
 def test_a_server_that_wants_credentials(path: str, said: str, do: str) -> None:
@@ -166,9 +166,10 @@ def test_a_server_that_wants_credentials(path: str, said: str, do: str) -> None:
             server.shutdown()
             thread.join()
     assert called.status == 1
-    error, next_step = called.err.splitlines()
+    error, *advice = called.err.splitlines()
     assert said in error
-    assert next_step == f"sansmcp: {do}"
+    assert advice[-1] == f"sansmcp: {do.format('Authorization')}"
+    assert len(advice) == (2 if do.startswith("Or") else 1)
 
 
 TELLS = """

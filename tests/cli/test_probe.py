@@ -237,7 +237,8 @@ def test_a_website(website: str) -> None:
         f"  http+sse         no   opening the event stream was refused: GET {website} was answered "
         "with HTTP 200: text/html instead of JSON or an event stream: <html> <h1>Welcome</h1> "
         "</html>",
-        "Send credentials with --header 'Authorization: Bearer ...'",
+        f"Log in with: sansmcp login {website}",
+        "Or send credentials with --header 'Authorization: Bearer ...'",
     ]
     transports = found(run_in_process("probe", "--json", website), status=1)
     assert [one["works"] for one in transports.values()] == [False, False]

@@ -129,7 +129,7 @@ class ClientHarness(TimedHarness):
             "versions": HANDSHAKE_VERSIONS,
             **settings,
         }
-        self.client = Client(url, jitter=lambda: jitter, **options)
+        self.client = self.make_client(url, jitter, options)
         self.requests: list[Asked] = []
         """What the client asked for and the test has not taken."""
         self.events: list[ClientEvent] = []
@@ -137,6 +137,10 @@ class ClientHarness(TimedHarness):
         self.is_paused = False
         self._asked: dict[int, Asked] = {}
         super().__init__()
+
+    def make_client(self, url: str, jitter: float, options: ClientSettings) -> Client:
+        """The machine; tests of authorization give it a clock and random bytes."""
+        return Client(url, jitter=lambda: jitter, **options)
 
     def run_pending(self) -> None:
         if self.takes_events:

@@ -19,7 +19,7 @@ from pathlib import Path
 import attrs
 
 from .peers import ADAPTERS, BOTH, Peer, adapter
-from .suite import REVISIONS, Scenario, Verdict, judge, scenarios
+from .suite import OLDER, REVISIONS, Scenario, Verdict, judge, scenarios
 
 
 def main() -> int:
@@ -29,7 +29,7 @@ def main() -> int:
         scenario
         for scenario in scenarios()
         if scenario.leg in (options.leg or BOTH)
-        and scenario.revision in (options.revision or REVISIONS)
+        and scenario.revision in (options.revision or (*OLDER, *REVISIONS))
         and (not options.scenario or scenario.name in options.scenario)
     ]
     verdicts: dict[str, list[Verdict]] = {}
@@ -48,7 +48,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.conformance")
     parser.add_argument("--adapter", action="append", choices=ADAPTERS, help="default: all")
     parser.add_argument("--leg", action="append", choices=BOTH)
-    parser.add_argument("--revision", action="append", choices=REVISIONS)
+    parser.add_argument("--revision", action="append", choices=(*OLDER, *REVISIONS))
     parser.add_argument("--scenario", action="append", help="by name; default: all")
     parser.add_argument("--jobs", type=int, default=2, help="scenarios at a time")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts there, too")
@@ -80,7 +80,7 @@ def _examine(peer: Peer, chosen: list[Scenario], jobs: int) -> Iterator[Verdict]
 
 def _table(name: str, verdicts: list[Verdict]) -> Iterator[str]:
     for leg in BOTH:
-        for revision in REVISIONS:
+        for revision in (*OLDER, *REVISIONS):
             here = [v for v in verdicts if (v.scenario.leg, v.scenario.revision) == (leg, revision)]
             if here:
                 required = _count([v for v in here if v.scenario.is_required])

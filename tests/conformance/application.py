@@ -8,7 +8,16 @@ from collections.abc import Callable, Generator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from sansmcp import App, BaseCall, Handler, InputRequest, InputRequired, JsonRpcError
+from sansmcp import (
+    App,
+    BaseCall,
+    Handler,
+    InputRequest,
+    InputRequired,
+    JsonRpcError,
+    ServerCall,
+)
+from sansmcp.app import TaskRule
 
 from .steps import Script
 
@@ -25,7 +34,11 @@ ASKS = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling
 class Application:
     """The application, for an adapter that turns scripts into its kind of handlers."""
 
-    def __init__(self, adapt: Callable[[Script], Handler]) -> None:
+    def __init__(
+        self, adapt: Callable[[Script], Handler], sleep: Callable[[Any, float], Any]
+    ) -> None:
+        self._sleep = sleep
+        """Sleeps in the handler of a call; a script yields what it returns."""
         self.publish: Callable[[str], None]
         """Tells subscribers of a change; the adapter's server has it, once it runs."""
         self._tools = {tool["definition"]["name"]: tool for tool in CONTENT["tools"]}
@@ -42,7 +55,9 @@ class Application:
             self._answer(method, {})
         self._answer("completion/complete", {"completion": {"values": CONTENT["completions"]}})
         self.app.handler("resources/read")(read_resource)
-        self.app.handler("tools/call")(adapt(lambda call: self._perform(self._tools, call)))
+        self.app.handler("tools/call", task=self._task_rule)(
+            adapt(lambda call: self._perform(self._tools, call))
+        )
         self.app.handler("prompts/get")(adapt(lambda call: self._perform(self._prompts, call)))
 
     def _answer(self, method: str, result: Mapping[str, Any]) -> None:
@@ -54,6 +69,12 @@ class Application:
     def _input_schema(self, tool: str) -> Mapping[str, Any] | None:
         entry = self._tools.get(tool)
         return entry and entry["definition"]["inputSchema"]
+
+    def _task_rule(self, call: ServerCall) -> TaskRule:
+        """When a call of a tool becomes a task; most do not."""
+        entry = self._tools.get(str((call.request.params or {}).get("name")), {})
+        rule: TaskRule = entry.get("task", "never")
+        return rule
 
     def _perform(
         self, entries: Mapping[str, Content], call: BaseCall[Any, Any]
@@ -82,6 +103,12 @@ class Application:
                     yield call.disconnect(retry=retry)
                 case {"publish": method}:
                     self.publish(method)
+                case {"become_task": True}:
+                    yield call.become_task()
+                case {"sleep": seconds}:
+                    yield self._sleep(call, float(fill(seconds, words)))
+                case {"error": {"code": code, "message": message}}:
+                    raise JsonRpcError(code, message)
                 case _:
                     raise ValueError(f"There is no step {step}")
         return fill(entry["result"], words)

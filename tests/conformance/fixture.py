@@ -9,6 +9,11 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from contextlib import nullcontext
+
+import pytest
+
+from sansmcp.errors import AuthorizationFailed
 
 if __name__ == "__main__":
     leg, adapter, *rest = sys.argv[1:]
@@ -16,7 +21,14 @@ if __name__ == "__main__":
     if leg == "server":
         host.serve(0)
     else:
-        from .scripts import QUIET, SCRIPTS
+        from .authorization import REFUSED, authorization_for
+        from .scripts import QUIET, SCRIPTS, TEST_TOOL
 
         scenario = os.environ["MCP_CONFORMANCE_SCENARIO"]
-        host.talk(rest[0], SCRIPTS[scenario], listen=scenario not in QUIET)
+        if not scenario.startswith("auth/"):
+            host.talk(rest[0], SCRIPTS[scenario], standalone_stream=scenario not in QUIET)
+        else:
+            settings = {"authorization": authorization_for(scenario), "standalone_stream": False}
+            must_fail = scenario in REFUSED
+            with pytest.raises(AuthorizationFailed) if must_fail else nullcontext():
+                host.talk(rest[0], TEST_TOOL, **settings)

@@ -74,6 +74,9 @@ def arguments_for(tool: Mapping[str, Any]) -> dict[str, Any]:
     return {name: examples[properties[name]["type"]] for name in schema.get("required", ())}
 
 
+TEST_TOOL = calling("test-tool")
+"""What a client does in all scenarios of OAuth."""
+
 SCRIPTS: Mapping[str, Script] = {
     "initialize": calling(),
     "tools_call": calling("add_numbers", a=5, b=3),

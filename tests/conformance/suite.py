@@ -21,6 +21,8 @@ from ..node import NODE, install
 
 FOLDER = Path(__file__).with_name("node")
 REVISIONS = ("2025-11-25", "2026-07-28")
+OLDER = ("2025-03-26", "2025-06-18")
+"""Revisions of which the suite has a few scenarios of authorization."""
 
 _MAIN = FOLDER / "node_modules" / "@modelcontextprotocol" / "conformance" / "dist" / "index.js"
 
@@ -43,6 +45,44 @@ _NOT_REQUIRED = {
 }
 """Scenarios that the suite reports but does not count, and that are about the wire."""
 
+_OF_TASKS = tuple(
+    f"tasks-{name}"
+    for name in (
+        "capability-negotiation",
+        "dispatch-and-envelope",
+        "lifecycle",
+        "mrtr-composition",
+        "mrtr-input",
+        "request-headers",
+        "request-state-removal",
+        "required-task-error",
+        "wire-fields",
+    )
+)
+"""Those of the extension, which the suite runs only with ``--force``: an extension belongs to no
+revision. A tenth, ``tasks-status-notifications``, is always skipped.
+"""
+
+
+_EXTENSIONS = (
+    "auth/client-credentials-basic",
+    "auth/client-credentials-jwt",
+    "auth/dpop",
+    "auth/dpop-nonce",
+    "auth/enterprise-managed-authorization",
+    "auth/wif-jwt-bearer",
+)
+"""Scenarios of extensions to authorization."""
+
+_OLDER = (
+    ("2025-03-26", "auth/2025-03-26-oauth-endpoint-fallback"),
+    ("2025-03-26", "auth/2025-03-26-oauth-metadata-backcompat"),
+    ("2025-06-18", "auth/token-endpoint-auth-basic"),
+    ("2025-06-18", "auth/token-endpoint-auth-none"),
+    ("2025-06-18", "auth/token-endpoint-auth-post"),
+)
+"""Scenarios of revisions for which the suite requires nothing."""
+
 
 @attrs.frozen(order=True)
 class Scenario:
@@ -64,7 +104,7 @@ class Verdict:
 
 
 def scenarios() -> list[Scenario]:
-    """All scenarios but those of OAuth, as the suite lists them."""
+    """All scenarios, as the suite lists them."""
     install(FOLDER)
     found: list[Scenario] = []
     for revision in REVISIONS:
@@ -73,13 +113,11 @@ def scenarios() -> list[Scenario]:
             section = re.search(rf"^{leg.capitalize()} scenarios.*\n((?:  - .*\n)+)", listing, re.M)
             assert section is not None, listing
             names: list[str] = re.findall(r"- (\S+)", section[1])
-            found += [
-                Scenario(leg, revision, name, True)
-                for name in names
-                if not name.startswith("auth/")
-            ]
+            found += [Scenario(leg, revision, name, True) for name in names]
             found += [Scenario(leg, revision, name, False) for name in _NOT_REQUIRED[leg, revision]]
-    return found
+        found += [Scenario("client", revision, name, False) for name in _EXTENSIONS]
+    found += [Scenario("server", REVISIONS[-1], name, False) for name in _OF_TASKS]
+    return found + [Scenario("client", revision, name, False) for revision, name in _OLDER]
 
 
 def judge(scenario: Scenario, peer: tuple[str, ...]) -> Verdict:
@@ -93,7 +131,9 @@ def judge(scenario: Scenario, peer: tuple[str, ...]) -> Verdict:
     with tempfile.TemporaryDirectory() as folder:
         words = (scenario.leg, *peer, "--scenario", scenario.name)
         try:
-            done = _run(*words, "--spec-version", scenario.revision, "-o", folder)
+            # Without --force the suite skips scenarios of extensions, and calls that a success.
+            forced = ("--force",) if scenario.name in (*_OF_TASKS, *_EXTENSIONS) else ()
+            done = _run(*words, "--spec-version", scenario.revision, "-o", folder, *forced)
         except subprocess.TimeoutExpired:
             return Verdict(scenario, _TIMEOUT, ("took too long",))
         checks = [check for path in Path(folder).rglob("checks.json") for check in _read(path)]

@@ -94,6 +94,16 @@ def test_without_io() -> None:
     assert lines[-1].strip().startswith("CallCompleted(call=1, ")
 
 
+def test_calls_that_survive() -> None:
+    first, runs, second, both_runs = output_of(EXAMPLES / "survives.py").splitlines()
+    assert re.fullmatch(r"[1-9]\d* connections cut: 8 steps are done", first)
+    assert runs == "  handler called: 1, steps: 8, done twice: 0"
+    assert re.fullmatch(
+        r"[1-9]\d* connections cut, and the server killed: 8 steps are done", second
+    )
+    assert re.fullmatch(r"  handler called: 2, steps: 8, done twice: [01]", both_runs)
+
+
 def programs(port: int) -> list[str]:
     """The code in the README that stands alone: with its imports."""
     text = (ROOT / "README.md").read_text(encoding="utf-8").replace("8000", str(port))

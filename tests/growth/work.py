@@ -117,9 +117,18 @@ def growth(cost: Callable[[int], int], size: int) -> float:
 def is_linear_in_time(prepare: Callable[[int], Iterable[object]], size: int) -> bool:
     """Whether an input that is FAR times larger takes about FAR times longer.
 
-    A quadratic function takes FAR times longer than that; the line is drawn in the middle. Only the
-    fastest of several runs counts, since others may have been disturbed; the smaller input, which
-    a disturbance makes look much larger, is taken more often.
+    A quadratic function takes FAR times longer than that; the line is drawn in the middle. A step,
+    where the larger input no longer fits a cache that others use, too, is no growth. So both inputs
+    are tried four times as large if the line is crossed.
+    """
+    return _is_linear_from(prepare, size) or _is_linear_from(prepare, 4 * size)
+
+
+def _is_linear_from(prepare: Callable[[int], Iterable[object]], size: int) -> bool:
+    """Compare two sizes.
+
+    Only the fastest of several runs counts, since others may have been disturbed; the smaller
+    input, which a disturbance makes look much larger, is taken more often.
     """
     small: list[float] = []
     large: list[float] = []

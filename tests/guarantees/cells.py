@@ -42,6 +42,13 @@ class Column:
     kept: str
     """``"nothing"``, ``"memory"``, or ``"file"``: a SqliteStore that all instances share."""
     idempotent: bool = False
+    task: str = "never"
+    """``"task"`` if calls become tasks; ``"restartable"`` if their handler may be called again."""
+
+    @property
+    def has_tasks(self) -> bool:
+        """True if calls become tasks."""
+        return self.task != "never"
 
 
 COLUMNS = (
@@ -52,8 +59,10 @@ COLUMNS = (
     Column("2025-11-25, nothing kept", ("2025-11-25",), "nothing"),
     Column("the same, kept in memory (default)", ("2025-11-25",), "memory"),
     Column("the same, in a shared file", ("2025-11-25",), "file"),
-    Column("2026-07-28", ("2026-07-28",), "memory"),
+    Column("2026-07-28, no task", ("2026-07-28",), "memory"),
     Column("the same, `idempotent=True`", ("2026-07-28",), "memory", idempotent=True),
+    Column("2026-07-28, as a task, in a shared file", ("2026-07-28",), "file", task="task"),
+    Column("the same, `restartable=True`", ("2026-07-28",), "file", task="restartable"),
 )
 
 
@@ -80,8 +89,8 @@ class World:
 
     def start_server(self) -> int:
         """Start another server; returns its port."""
-        files = str(self.journal.path), self.column.kept, str(self.directory / "store.db")
-        server = self._start("tests.guarantees.server", self.adapter, *files)
+        kept = self.column.kept, str(self.directory / "store.db"), self.column.task
+        server = self._start("tests.guarantees.server", self.adapter, str(self.journal.path), *kept)
         assert server.stdout is not None
         self._port = int(server.stdout.readline())
         self._server = server
@@ -114,15 +123,7 @@ class World:
         url = origin + ("/sse" if self.revision == "2024-11-05" else "/mcp")
         killed = cut == SERVER_RESTART
         if cut == CLIENT_RESTART:
-            client = self._start(
-                "tests.guarantees.client", self.adapter, url, self.revision, json.dumps(arguments)
-            )
-            self.journal.wait_for(name, STARTED)
-            client.kill()
-            client.wait()
-            self._let_the_server_notice(name, expected)
-            until.touch()
-            got = "no result"
+            got = self._restart_client(name, url, arguments, until, expected)
         else:
             timeout = 3.0 if "RequestTimeout" in expected else 60.0
             caller = _Caller(self, url, arguments, timeout)
@@ -140,6 +141,29 @@ class World:
             self._wait_for_handlers(name, killed=killed)
             got = caller.close()
         return f"{got}; {self._runs(name, killed=killed)}"
+
+    def _restart_client(
+        self, name: str, url: str, arguments: dict[str, Any], until: Path, expected: str
+    ) -> str:
+        """Kill a client; the next one has the id of the task, if the call has become one."""
+        options = ("--task",) if self.column.has_tasks else ()
+        client = self._start(
+            "tests.guarantees.client",
+            *(self.adapter, url, self.revision, json.dumps(arguments)),
+            *options,
+        )
+        assert client.stdout is not None
+        task_id = client.stdout.readline().strip() if self.column.has_tasks else None
+        self.journal.wait_for(name, STARTED)
+        client.kill()
+        client.wait()
+        self._let_the_server_notice(name, expected)
+        if task_id is None:
+            until.touch()
+            return "no result"
+        caller = _Caller(self, url, arguments, 60.0, task_id)
+        until.touch()
+        return caller.close()
 
     def _cut(self, cut: str, between: Network) -> None:
         if cut == SILENCE:
@@ -198,14 +222,21 @@ class World:
 class _Caller:
     """A client in a thread that makes one call."""
 
-    def __init__(self, world: World, url: str, arguments: dict[str, Any], timeout: float) -> None:
+    def __init__(
+        self,
+        world: World,
+        url: str,
+        arguments: dict[str, Any],
+        timeout: float,
+        task_id: str | None = None,
+    ) -> None:
         self._reports: list[Any] = []
         options = {
             "timeout": timeout,
             "idempotent": world.column.idempotent or None,
             "on_progress": self._reports.append,
         }
-        self._call = OneCall(arguments, options)
+        self._call = OneCall(arguments, options, task_id)
         settings = settings_for(world.revision)
         self._thread = threading.Thread(
             target=self._call.make, args=(world.adapter, url, settings), daemon=True

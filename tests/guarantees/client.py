@@ -1,7 +1,7 @@
 """A client that makes one call, on any adapter.
 
 ``python -m tests.guarantees.client ADAPTER URL REVISION ARGUMENTS`` makes it in its own process, to
-be killed.
+be killed. With ``--task`` it starts the call as a task, and prints the id.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def settings_for(revision: str) -> dict[str, Any]:
     return {
         "versions": (revision,),
         "reconnect": sansmcp.ReconnectPolicy(initial_delay=0.02, max_delay=0.1, max_attempts=1000),
-        "limits": sansmcp.Limits(idle_connection_timeout=0.01, stream_idle_timeout=1.0),
+        "limits": sansmcp.Limits(
+            idle_connection_timeout=0.01, stream_idle_timeout=1.0, post_timeout=5.0
+        ),
         "standalone_stream": False,
     }
 
@@ -39,6 +41,8 @@ class OneCall:
 
     arguments: dict[str, Any]
     options: dict[str, Any] = attrs.field(factory=dict[str, Any])
+    task_id: str | None = None
+    """The id of the task to wait for, instead of a new call."""
     outcome: str | None = attrs.field(default=None, init=False)
     """``"result"``, or the name of the exception that the call raised; None before its end."""
     may_close: threading.Event = attrs.field(factory=threading.Event, init=False)
@@ -52,20 +56,25 @@ class OneCall:
         else:
             with sansmcp_blocking.connect(url, **settings) as client:
                 with self._watched():
-                    self._check(client.call_tool("wait", self.arguments, **self.options))
+                    self._check(self._result(client))
                 self.may_close.wait()
 
     async def _on_asyncio(self, url: str, settings: dict[str, Any]) -> None:
         async with sansmcp_asyncio.connect(url, **settings) as client:
             with self._watched():
-                self._check(await client.call_tool("wait", self.arguments, **self.options))
+                self._check(await self._result(client))
             await asyncio.to_thread(self.may_close.wait)
 
     async def _on_trio(self, url: str, settings: dict[str, Any]) -> None:
         async with sansmcp_trio.connect(url, **settings) as client:
             with self._watched():
-                self._check(await client.call_tool("wait", self.arguments, **self.options))
+                self._check(await self._result(client))
             await trio.to_thread.run_sync(self.may_close.wait)
+
+    def _result(self, client: sansmcp.BaseClient[Any, Any]) -> Any:
+        if self.task_id is None:
+            return client.call_tool("wait", self.arguments, **self.options)
+        return client.task(self.task_id).result(timeout=self.options["timeout"])
 
     def _check(self, result: Any) -> None:
         assert result["content"][0]["text"] == self.arguments["call"]
@@ -79,5 +88,41 @@ class OneCall:
             self.outcome = f"`{type(error).__name__}`"
 
 
+def start_task(adapter: str, url: str, settings: dict[str, Any], arguments: dict[str, Any]) -> None:
+    """Start the call as a task, print the id, and wait for the result."""
+
+    async def wait(client: sansmcp_asyncio.Client | sansmcp_trio.Client) -> None:
+        task = await client.start_task("wait", arguments)
+        print(task.id, flush=True)
+        await task.result()
+
+    async def on_asyncio() -> None:
+        async with sansmcp_asyncio.connect(url, **settings) as client:
+            await wait(client)
+
+    async def on_trio() -> None:
+        async with sansmcp_trio.connect(url, **settings) as client:
+            await wait(client)
+
+    if adapter == "asyncio":
+        asyncio.run(on_asyncio())
+    elif adapter == "trio":
+        trio.run(on_trio)
+    else:
+        with sansmcp_blocking.connect(url, **settings) as client:
+            task = client.start_task("wait", arguments)
+            print(task.id, flush=True)
+            task.result()
+
+
+def main() -> None:
+    """Make the call that the arguments describe."""
+    adapter, url, revision, arguments, *options = sys.argv[1:]
+    if options == ["--task"]:
+        start_task(adapter, url, settings_for(revision), json.loads(arguments))
+    else:
+        OneCall(json.loads(arguments)).make(adapter, url, settings_for(revision))
+
+
 if __name__ == "__main__":
-    OneCall(json.loads(sys.argv[4])).make(sys.argv[1], sys.argv[2], settings_for(sys.argv[3]))
+    main()

@@ -20,7 +20,9 @@ COMMON = {"127.0.0.1", "http", "https", "latin-1", "localhost", "replace", "sans
 
 OWN_WORDS = {
     "sansmcp_asgi": {"body", "client", "headers", "method", "path", "status", "type"},
-    "sansmcp_pytest": {"client", "connection", "refuse", "s", "server"},
+    "sansmcp_auth": {"alg", "ec", "es", "es256", "es384", "ps", "rs", "rsa"},
+    "sansmcp_login": {"g", "json", "lock", "s"},
+    "sansmcp_pytest": {"client", "connection", "failed", "refuse", "s", "server"},
     "sansmcp_stores": {"0", "1", "data", "message", "result", "retry", "subscribe", "type"},
     "sansmcp_wsgi": {"_"},
 }

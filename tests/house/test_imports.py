@@ -21,12 +21,15 @@ VOCABULARY = {
     "limits",
     "messages",
     "revisions",
+    "scopes",
     "store",
     "types",
 }
 """The parts of the core that everybody gets."""
 
 MACHINE = {
+    "addresses",
+    "credentials",
     "effects",
     "events",
     "meta_keys",
@@ -34,20 +37,21 @@ MACHINE = {
     "rates",
     "server_call",
     "states",
+    "tasks",
     "timers",
     "trace",
     "input_required",
     "http11_parser",
 }
 CONNECTION = {"h11_parser", "http11"}
-SERVER = {"authentication", "security", "server", "shares"}
+SERVER = {"authentication", "protected_resource", "security", "server", "shares"}
 
 BRINGS = {
     "import sansmcp": VOCABULARY,
     "from sansmcp import SseDecoder": VOCABULARY,
-    "from sansmcp import Client": VOCABULARY | MACHINE | {"client"},
+    "from sansmcp import Client": VOCABULARY | MACHINE | {"auth", "client"},
     "from sansmcp import Server": VOCABULARY | MACHINE | SERVER,
-    "from sansmcp import ClientConnection": VOCABULARY | MACHINE | CONNECTION | {"client"},
+    "from sansmcp import ClientConnection": VOCABULARY | MACHINE | CONNECTION | {"auth", "client"},
     "from sansmcp import ServerConnection": VOCABULARY | MACHINE | CONNECTION | SERVER,
     "import sansmcp_blocking": VOCABULARY,
 }
@@ -82,6 +86,7 @@ FOR_BLOCKING = MORE_OF_PYTHON | {
     "locale",
     "logging",
     "random",
+    "secrets",
     "select",
     "selectors",
     "signal",

@@ -22,8 +22,10 @@ TOPS = ["sansmcp", *adapters()]
 
 EXTRA_OF = {
     "sansmcp.httptools_parser": "fast",
+    "sansmcp_auth": "auth",
     "sansmcp_cli": "cli",
     "sansmcp_httpx": "httpx",
+    "sansmcp_login": "keyring",
     "sansmcp_loop": "trio",
     "sansmcp_pytest": "pytest",
     "sansmcp_stores": "redis",
@@ -187,7 +189,7 @@ def test_pytest_finds_its_plugin() -> None:
 def test_the_lowest_versions_are_those_of_the_constraints() -> None:
     """What CI installs with tests/lowest.txt is the lowest that setup.cfg allows."""
     lines = entries("options", "install_requires")
-    for extra in ("trio", "httpx", "redis", "fast"):
+    for extra in ("auth", "trio", "httpx", "keyring", "redis", "fast"):
         lines += entries("options.extras_require", extra)
     allowed = dict(re.findall(r"^([\w-]+) >= ([\d.]+)", "\n".join(lines), re.MULTILINE))
     del allowed["typing_extensions"]  # what the tests use needs newer ones

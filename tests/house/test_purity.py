@@ -40,10 +40,11 @@ PURE = {
 """What any module may import, with everything in it."""
 
 IN_ONE_PLACE = {
+    "datetime": ("sansmcp.server.modern.task_record",),
     "h11": ("sansmcp.h11_parser",),
     "httptools": ("sansmcp.httptools_parser",),
     "importlib": ("sansmcp._lazy",),
-    "ipaddress": ("sansmcp.server.addresses",),
+    "ipaddress": ("sansmcp.addresses", "sansmcp.server.addresses"),
     "msgspec": ("sansmcp.codecs.json", "sansmcp.codecs.members"),
     "sys": ("sansmcp.types",),
     "typing_extensions": ("sansmcp.types",),

@@ -21,6 +21,7 @@ ENDS = {
     "call": {"ANSWERED", "CANCELLED"},
     "exchange": {"DONE"},
     "connection": {"CLOSED"},
+    "authorization": {"CLOSED"},
 }
 """The states of each table that nothing leads out of."""
 

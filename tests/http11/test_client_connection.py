@@ -17,7 +17,9 @@ from sansmcp import (
     LocalProtocolError,
     ReconnectPolicy,
 )
-from sansmcp.effects import OpenExchange
+from sansmcp.addresses import AddressClass, AddressPolicy
+from sansmcp.auth.options import Authorization
+from sansmcp.effects import LoadCredentials, OpenExchange
 from sansmcp.events import CallFailed, ClientEvent, Closed, Connected
 from sansmcp.revisions import HANDSHAKE_VERSIONS
 
@@ -55,6 +57,8 @@ class ClientConnectionHarness:
         while not isinstance(effect := self.client.next_effect(), Idle):
             if isinstance(effect, OpenExchange):
                 self.effects.append(effect)
+            elif isinstance(effect, LoadCredentials):
+                self.client.auth_completed(effect, None, now=0)
         while not isinstance(event := self.client.next_event(), Idle):
             self.events.append(event)
 
@@ -232,3 +236,20 @@ def test_a_response_cut_anywhere_ends_the_exchange(cut: int, size: int, clean: b
     else:
         assert harness.effects
     assert not any(isinstance(event, CallFailed) for event in harness.events)
+
+
+@pytest.mark.parametrize(
+    ("peer", "nearest"),
+    [("1.1.1.1", AddressClass.PUBLIC), ("127.0.0.1", AddressClass.LOOPBACK)],
+)
+def test_the_address_of_who_refuses_bounds_those_of_the_authorization(
+    peer: str, nearest: AddressClass
+) -> None:
+    harness = ClientConnectionHarness(
+        authorization=Authorization(), random_bytes=bytes, wall_clock=lambda: 1e9
+    )
+    harness.connection.peer = peer
+    harness.feed(response(b"{}", status=b"401 Unauthorized"))
+    (effect,) = harness.effects
+    assert effect.address_policy == AddressPolicy(nearest)
+    harness.client.close(now=0)

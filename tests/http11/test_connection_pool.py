@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from sansmcp import Client, ClientConnection, ConnectionPool, Limits, LocalProtocolError
+from sansmcp.addresses import AddressClass, AddressPolicy
 from sansmcp.effects import OpenExchange
 from sansmcp.http import RequestHead
 
@@ -39,11 +40,13 @@ class PoolHarness:
         self.now = 0.0
         self._count = 0
 
-    def begin(self) -> tuple[int, ClientConnection]:
+    def begin(self, policy: AddressPolicy | None = None) -> tuple[int, ClientConnection]:
         self._count += 1
         head = RequestHead(method=b"POST", target=b"/mcp", headers=())
         url = "http://localhost/mcp"
-        effect = OpenExchange(exchange=self._count, url=url, head=head, body=b"{}")
+        effect = OpenExchange(
+            exchange=self._count, url=url, head=head, body=b"{}", address_policy=policy
+        )
         connection, request = self.pool.begin(effect, now=self.now)
         assert request.startswith(b"POST /mcp HTTP/1.1\r\n")
         assert self.pool.in_use[self._count] is connection
@@ -153,3 +156,15 @@ def test_closing_closes_all(idle: tuple[PoolHarness, ClientConnection]) -> None:
     assert all(connection.driver.is_closed for connection in used)
     harness.release(exchange)
     assert harness.begin()[1] not in (first, *used)
+
+
+def test_requests_of_the_authorization_share_no_connection(
+    idle: tuple[PoolHarness, ClientConnection],
+) -> None:
+    harness, connection = idle
+    exchange, own = harness.begin(AddressPolicy(AddressClass.PUBLIC))
+    assert own is not connection
+    harness.finish(exchange, own)
+    assert own.driver.is_closed
+    _, again = harness.begin()
+    assert again is connection

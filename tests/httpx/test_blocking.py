@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import signal
 import threading
@@ -218,3 +219,32 @@ def test_async_functions_are_refused(url: str, http: httpx.Client) -> None:
         pytest.raises(LocalProtocolError, match="on_progress is an async function"),
     ):
         client.call_tool("steps", on_progress=functions)
+
+
+class ResetStream:
+    """A connection that the server has reset; what it had sent before can be read."""
+
+    def get_extra_info(self, info: str) -> Any:
+        assert info == "server_addr"
+        raise OSError(errno.ENOTCONN, "Transport endpoint is not connected")
+
+
+def test_a_response_is_read_after_its_connection_was_reset() -> None:
+    def answer(request: httpx.Request) -> httpx.Response:
+        message = json.loads(request.content)
+        result = {
+            "protocolVersion": HANDSHAKE_VERSIONS[-1],
+            "capabilities": {},
+            "serverInfo": {"name": "s", "version": "1"},
+        }
+        response = {"jsonrpc": "2.0", "id": message.get("id"), "result": result}
+        extensions = {"network_stream": ResetStream()}
+        if "id" not in message:
+            return httpx.Response(202, extensions=extensions)
+        return httpx.Response(200, json=response, extensions=extensions)
+
+    with (
+        httpx.Client(transport=httpx.MockTransport(answer)) as http,
+        connect_blocking("http://mcp.test/mcp", http, versions=HANDSHAKE_VERSIONS) as client,
+    ):
+        assert client.connected.version == HANDSHAKE_VERSIONS[-1]

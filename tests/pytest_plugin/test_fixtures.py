@@ -119,6 +119,13 @@ def test_two_calls_at_once(mcp_client: Connect, mcp_network: Network) -> None:
     assert mcp_network.now < 52
 
 
+def test_a_task_that_is_done_at_once(mcp_client: Connect) -> None:
+    started = mcp_client(app).start_task("count", {"seconds": 0})
+    assert started.id is None
+    assert started.result() == started.value == started.cancel()
+    assert started.value["content"] == []
+
+
 def test_a_call_that_is_cancelled(mcp_client: Connect, mcp_network: Network) -> None:
     stopped: list[bool] = []
     waiting = sansmcp.App("waiting", "1.0")

@@ -55,7 +55,7 @@ class Batcher:
             b"host: localhost",
             b"accept: application/json, text/event-stream",
             b"content-type: application/json",
-            b"authorization: " + PRINCIPAL.encode(),
+            b"authorization: " + self.world.credentials(PRINCIPAL),
             b"content-length: %d" % len(data),
         ]
         if self._session:

@@ -26,21 +26,30 @@ from sansmcp import (
     Server,
     ServerCall,
 )
+from sansmcp.codecs.jsonrpc import INVALID_PARAMS
 from sansmcp.effects import (
     AbortExchange,
     Authenticate,
     ClientEffect,
     CloseStdin,
     KillProcess,
+    LoadCredentials,
+    LockCredentials,
+    MakeKey,
     OpenExchange,
+    SaveCredentials,
     ServerEffect,
+    SignJwt,
     StartProcess,
     TerminateProcess,
+    UnlockCredentials,
     Wake,
     WriteStdin,
 )
-from sansmcp.errors import CallError, RequestRefused, RequestTimeout
+from sansmcp.errors import CallError, Disconnected, RequestRefused, RequestTimeout
 from sansmcp.events import (
+    AccessExpired,
+    AuthorizationNeeded,
     CallCancelled,
     CallCompleted,
     CallFailed,
@@ -64,18 +73,24 @@ from sansmcp.events import (
     SessionExpired,
     StandaloneStreamClosed,
     StoreFailed,
+    TaskUpdated,
 )
 from sansmcp.http11.pool import ConnectionPool
-from sansmcp.messages import RequestId
+from sansmcp.messages import Request, RequestId
 from sansmcp.meta_keys import LISTEN, LOG_LEVEL, UPDATED
 from sansmcp.process import ProcessPart, StdoutData
 from sansmcp.server.legacy.mailbox import cancellation_mailbox
 from sansmcp.server.legacy.sessions import LegacySession
 from sansmcp.server_call import Peer
+from sansmcp.tasks import CANCEL
+from sansmcp.tasks import CHANGED as TASK_CHANGED
+from sansmcp.tasks import METHODS as ABOUT_TASKS
 from sansmcp.types import Era
 
+from . import authorization
 from .network import Pipes, Wire
 from .stores import NotingStore, StoreSeat
+from .tasks import ATTACH
 
 if TYPE_CHECKING:
     from .simulator import Errand, World
@@ -185,6 +200,11 @@ class Made:
     marks: list[tuple[int, int]] = attrs.field(factory=list[tuple[int, int]])
     heard: int = 0
     """How many messages had come of it when its connection was lost last."""
+    made_at: float = attrs.field(default=0.0, kw_only=True)
+    task_id: str | None = None
+    """The id of its task, once the client has it."""
+    is_told_of_end: bool = False
+    """Whether it listens to a task, and was told that it has ended."""
 
 
 class Customer(Host):
@@ -197,6 +217,10 @@ class Customer(Host):
         """How it connects: by "http" without HTTP+SSE, by "sse", by "any" of both, or "stdio"."""
         self.causes: set[str] = set()
         """What has happened to it that may end a call."""
+        self.principal = ""
+        self.follows_tasks = True
+        self.undelivered: set[str] = set()
+        """The tasks whose cancellation it could not send."""
         self.calls: dict[int, Made] = {}
         self.transport = ""
         self.version = ""
@@ -207,6 +231,8 @@ class Customer(Host):
         """The revisions that it speaks."""
         self.begins_at = 0.0
         """When it is opened."""
+        self.is_late = False
+        """Whether it is opened when there are no accidents any more."""
         self.remembered: Era | None = None
         """What was remembered of its server when it was opened."""
         self.has_listener = False
@@ -216,6 +242,8 @@ class Customer(Host):
         """How often it was told of changes, by the calls that listen."""
         self.updates: Counter[str] = Counter()
         """The resources that it was told of."""
+        self.subscriptions = 0
+        """How often it has begun to listen at 2026-07-28."""
         self.folder = f"x://{name}"
         """What it may subscribe to."""
         self.opened_at = 0.0
@@ -234,6 +262,8 @@ class Customer(Host):
         self.in_session: list[OpenExchange] = []
         """Requests that name a session."""
         self.process: Pipes | None = None
+        self.seat: authorization.Seat | None = None
+        """Its way to tokens, in a protected world."""
         self._pool = ConnectionPool(client)
         self._wires: dict[Wire, None] = {}
         self._numbers: Iterator[int] = itertools.count()
@@ -249,12 +279,12 @@ class Customer(Host):
     @property
     def carries(self) -> int:
         """How many exchanges are under way."""
-        return len(self._pool.in_use)
+        others = 0 if self.seat is None else self.seat.carries
+        return len(self._pool.in_use) + others
 
-    @property
-    def is_late(self) -> bool:
-        """Whether it is opened when there are no accidents any more."""
-        return self.begins_at > 0.0
+    def is_open(self, exchange: int) -> bool:
+        """Whether an exchange with the MCP server is under way."""
+        return exchange in self._pool.in_use
 
     @property
     def is_done(self) -> bool:
@@ -287,23 +317,37 @@ class Customer(Host):
         self.world.tell(f"{self.name} calls {errand.name}: {errand.method} {errand.shown}")
         if errand.method in (LISTEN, SUBSCRIBE):
             self.subscribes_at = self.world.clock.now
-        handle = self.client.call(
-            errand.method,
-            errand.params,
-            idempotent=errand.idempotent,
-            meta={LOG_LEVEL: "debug"},
-            now=self.now,
-        )
-        self.calls[handle] = Made(errand)
+        handle = self._make(errand)
+        self.calls[handle] = made = Made(errand, made_at=self.world.clock.now)
+        if errand.method == ATTACH:
+            made.task_id = (errand.params or {})["taskId"]
+        elif errand.method == CANCEL:
+            self.world.tasks.wants_end((errand.params or {})["taskId"], errand.name)
         if errand.cancel_after == 0.0:
             self.cancel(handle)  # before anything of it is sent
         elif errand.cancel_after is not None:
             self.world.clock.call_later(errand.cancel_after, lambda: self.cancel(handle))
         self.touch()
 
+    def _make(self, errand: Errand) -> int:
+        if errand.method == ATTACH:
+            return self.client.attach((errand.params or {})["taskId"], now=self.now)
+        terms = errand.task
+        return self.client.call(
+            errand.method,
+            errand.params,
+            idempotent=errand.idempotent,
+            meta={LOG_LEVEL: "debug"} if terms is None or terms.wants_log else None,
+            detach=terms is not None and terms.is_detached,
+            wants_progress=terms is None or terms.wants_progress,
+            now=self.now,
+        )
+
     def cancel(self, handle: int) -> None:
         """The caller wants no answer any more."""
         made = self.calls[handle]
+        if not made.errand.subject:
+            self.world.tasks.wants_end(made.task_id, f"the caller of {made.errand.name}")
         self.world.tell(f"{self.name} cancels {made.errand.name}")
         if self.client.cancel(handle, now=self.now):
             self.world.reach("call cancelled")
@@ -315,7 +359,10 @@ class Customer(Host):
 
     def _cancel_by_name(self, name: str) -> None:
         """Cancel a call in the moment in which one of its questions is answered."""
-        (handle,) = [handle for handle, made in self.calls.items() if made.errand.name == name]
+        handles = [handle for handle, made in self.calls.items() if made.errand.name == name]
+        if not handles:
+            return  # it is attached to the task of another client
+        (handle,) = handles
         delay = self.world.fates.pick(f"{name} is cancelled after", (0.0, 0.01, 0.1))
         self.world.clock.call_later(delay, lambda: self.cancel(handle))
 
@@ -331,6 +378,9 @@ class Customer(Host):
         """End the conversation."""
         self.closes_early = self.closes_early or early
         self.world.tell(f"{self.name} closes")
+        for made in self.calls.values():
+            if made.end is None and not made.errand.subject:
+                self.world.tasks.wants_end(made.task_id, f"{self.name}, which has closed")
         self.client.close(now=self.now)
         self.touch()
 
@@ -363,6 +413,7 @@ class Customer(Host):
                 if error is not None:
                     self.world.reach("client given up")
                     self.world.reach(f"client given up: {type(error).__name__}")
+                    self._unauthorized(error)
                     self.needs(f"Closed: {error!r}", *_ANY)
             case StandaloneStreamClosed():
                 self.listener_stopped = True
@@ -375,13 +426,29 @@ class Customer(Host):
             self.world.fail("one end", f"{self.name}: {type(event).__name__} after Closed")
 
     def _happened_beside(self, event: ClientEvent) -> None:
-        if isinstance(event, ServerRequestCancelled):
+        if isinstance(event, TaskUpdated):
+            self._task_changed(self.calls[event.call], event)
+        elif isinstance(event, AuthorizationNeeded):
+            assert self.seat is not None
+            self.seat.ask(event.url)
+        elif isinstance(event, ServerRequestCancelled):
             self.world.reach("question withdrawn")
             self.questions.pop(event.request_id, None)
         elif isinstance(event, MessageUndelivered):
             self.world.reach("notification not delivered")
+            if isinstance(event.message, Request) and event.message.method == CANCEL:
+                self.undelivered.add((event.message.params or {})["taskId"])
             if not self.closes_early and not self.world.is_closing:
+                self._unauthorized(event.reason)
                 self.needs(f"{event.reason}", *_ANY)
+
+    def _unauthorized(self, reason: object) -> None:
+        """Something has failed, perhaps for lack of a token, which needs a cause of its own."""
+        if _UNAUTHORIZED.search(str(reason)):
+            # A server whose application takes no events reads nothing: its metadata come later.
+            if not ("no response within" in str(reason) and "naps" in self.world.features):
+                self.needs(f"{reason}", *_CAUSES["AuthorizationFailed"])
+            self.causes.add("unauthorized")
 
     def needs(self, what: str, *causes: str) -> None:
         """Something may only happen for one of these causes."""
@@ -397,12 +464,33 @@ class Customer(Host):
         made.end = event
         if isinstance(event, CallCompleted):
             self.world.check_completed(self, made, event.result)
+        elif made.task_id is not None and isinstance(event.error, RequestTimeout):
+            self.world.tasks.check_failure(self, made, event.error)
         elif not (made.is_cancelled or self.closes_early or self.world.is_closing):
             self._check_failure(made, event.error)
 
+    def _task_changed(self, made: Made, event: TaskUpdated) -> None:
+        if made.task_id is None:
+            self.world.tasks.has_handle(self, made, event.task_id)
+        elif made.task_id != event.task_id:
+            self.world.fail("isolation", f"{made.errand.name} has two tasks")
+
     def _check_failure(self, made: Made, error: CallError) -> None:
+        if made.task_id is not None:
+            self.world.tasks.check_failure(self, made, error)
+            return
         self.world.reach(f"call failed: {type(error).__name__}")
         errand = made.errand
+        if errand.method in ABOUT_TASKS:
+            self._check_question(made, error)
+            return
+        if errand.task is not None and errand.task.rule == "required" and not self.follows_tasks:
+            self.world.reach("task required of a client that follows none")
+            return
+        if isinstance(error, JsonRpcError) and "could not become a task" in str(error):
+            self.world.reach("call ends because it cannot become a task")
+            self.needs(f"{errand.name} failed: {error!r}", "hiccup")
+            return
         if isinstance(error, JsonRpcError) and error.code == errand.fails_with:
             return
         if errand.may_raise and not isinstance(error, RequestTimeout):
@@ -412,6 +500,7 @@ class Customer(Host):
             and "small limits" in self.world.features
         ):
             return  # its server wrote more in one moment than may wait, and read on
+        self._unauthorized(error)
         causes = _CAUSES[type(error).__name__]
         is_away = any(kind == "disconnect" for kind, _ in errand.steps)
         if errand.name in self.world.stopped and not is_away and self.kind != "stdio":
@@ -421,6 +510,17 @@ class Customer(Host):
         if isinstance(error, RequestTimeout) and self._can_resume(made):
             causes = tuple(cause for cause in causes if cause != "silence")
         self.needs(f"{errand.name} failed: {error!r}", *causes)
+
+    def _check_question(self, made: Made, error: CallError) -> None:
+        """A single request about a task has failed."""
+        is_foreign = self.world.authentication and self.principal != made.errand.principal
+        is_refused = isinstance(error, JsonRpcError) and error.code == INVALID_PARAMS
+        if is_refused != is_foreign and not isinstance(error, Disconnected | RequestRefused):
+            self.needs(f"{made.errand.name} failed: {error!r}", *_ANY)
+            if is_refused:
+                self.world.fail("tasks", f"{made.errand.name}: the task is unknown")
+        elif not is_refused:
+            self.needs(f"{made.errand.name} failed: {error!r}", *_ANY)
 
     def _can_resume(self, made: Made) -> bool:
         """Whether the client has had events of a call with ids: then no silence is for ever."""
@@ -442,10 +542,15 @@ class Customer(Host):
                 "order", f"{made.errand.name}: progress {progress} after {made.reports}"
             )
         made.reports.append(progress)
+        expected = self.world.subject_of(made.errand).reports
+        if made.task_id is not None:  # only the newest is told
+            expected = [number for number in expected if number in made.reports]
         if not is_again:
-            self._check_gaps(made, made.reports, made.errand.reports)
+            self._check_gaps(made, made.reports, expected)
 
     def _notified(self, handle: int | None, method: str, params: Any) -> None:
+        if method == TASK_CHANGED and handle is not None:
+            self.world.tasks.notified(self, self.calls[handle], params)
         if method == CHANGED:
             self.changes[handle] += 1
         if method == UPDATED:
@@ -492,7 +597,8 @@ class Customer(Host):
         self.updates[uri] += 1
         if not uri.startswith(f"{self.folder}/") or self.subscribes_at is None:
             self.world.fail("isolation", f"{self.name} is told of {uri}")
-        if self.updates[uri] > 1 and "store" not in self.world.causes:
+        # At 2026-07-28 each instance at which it begins to listen may still have to learn of it.
+        if self.updates[uri] > max(1, self.subscriptions) and "store" not in self.world.causes:
             self.world.fail("order", f"{self.name} is told of {uri} twice")
         told_at = TICKS * int(uri.rpartition("/")[2])
         if told_at > self.unsubscribed_at and not (self.causes or self.world.shared):
@@ -501,7 +607,8 @@ class Customer(Host):
     def _asked(self, event: ServerRequestReceived) -> None:
         params = event.request.params or {}
         marker = params["marker"]
-        if marker[0].split(".")[0] != self.name:
+        subject = "" if event.call is None else self.calls[event.call].errand.subject
+        if marker[0].split(".")[0] != self.name and marker[0] != subject:
             self.world.fail("isolation", f"{self.name} is asked {marker}")
             return
         name = f"answer {marker}"
@@ -515,7 +622,7 @@ class Customer(Host):
 
         def answer() -> None:
             if self.closed is None and self.questions.get(request_id) is event:
-                result = {"action": "accept", "content": {"marker": marker}}
+                result = {"action": "accept", "content": {"marker": marker, "by": self.name}}
                 if self.client.respond(request_id, result, now=self.now):
                     self.answered.add(tuple(marker))
                 self.touch()
@@ -546,7 +653,11 @@ class Customer(Host):
             how = "finds a dead connection"
         self.world.reach(f"{kind} {how}")
         if event.call is not None:
-            self._check_reconnecting(self.calls[event.call], event)
+            made = self.calls[event.call]
+            made.is_told_of_end = False  # a new subscription tells it again
+            if made.task_id is not None:
+                self.world.reach("task asked for again")
+            self._check_reconnecting(made, event)
 
     def _check_reconnecting(self, made: Made, event: Reconnecting) -> None:
         """Attempts are counted anew after progress, and the server's ``retry`` is waited for."""
@@ -577,6 +688,8 @@ class Customer(Host):
             if not self.naps:
                 while not isinstance(event := self.client.next_event(), Idle):
                     moved = True
+                    if self.seat is not None:
+                        self.seat.check_hides(event)
                     self._happened(event)
             if moved:
                 continue
@@ -629,6 +742,11 @@ class Customer(Host):
         match effect:
             case OpenExchange():
                 self._open(effect)
+            case AbortExchange(exchange=exchange) if self.seat and self.seat.abort(exchange):
+                pass
+            case LoadCredentials() | SaveCredentials() | LockCredentials() | UnlockCredentials():
+                assert self.seat is not None
+                self.seat.perform(effect)
             case AbortExchange(exchange=exchange):
                 if exchange not in self._opened:
                     self.world.fail("effects", f"{self.name} aborts {exchange} before it opens it")
@@ -649,6 +767,8 @@ class Customer(Host):
             case TerminateProcess() | KillProcess():
                 assert self.process is not None
                 self.process.exit(-15)
+            case MakeKey() | SignJwt():
+                raise AssertionError("no client of a world has an option that signs")
 
     def _open(self, effect: OpenExchange) -> None:
         self.opened_at = self.world.clock.now
@@ -658,7 +778,11 @@ class Customer(Host):
             self._may_double(effect)
         if effect.head.values(b"mcp-session-id"):
             self.in_session.append(effect)
+        if b'"method":"subscriptions/listen"' in effect.body:
+            self.subscriptions += 1
         self._opened.add(effect.exchange)
+        if self.seat is not None and self.seat.opens(effect):
+            return
         connection, data = self._pool.begin(effect, now=self.now)
         if connection.driver is None:
             name = f"{self.name} wire {next(self._numbers)}"
@@ -774,14 +898,20 @@ class Instance(Host):
                 self.seat.perform(effect)
 
     def _authenticate(self, effect: Authenticate) -> None:
-        value = effect.head.values(b"authorization")[0].decode()
+        values = effect.head.values(b"authorization")
+        name = values[0].decode() if values else ""
 
         def tell() -> None:
             if self.is_alive:
-                self.server.authenticated(effect, value, now=self.now)
+                issuer = self.world.issuer
+                outcome = name if issuer is None else issuer.access(effect.head)
+                self.server.authenticated(effect, outcome, now=self.now)
                 self.touch()
 
-        self.world.clock.call_later(0.01 * self.world.fates.number(f"{value} {self._steps}"), tell)
+        delay = 0.01 * self.world.fates.number(f"{name} {self._steps}")
+        if self.world.issuer is not None:
+            delay += self.world.issuer.verifying_takes(f"{self.name} {self._steps}")
+        self.world.clock.call_later(delay, tell)
 
     def sends(self, data: bytes) -> None:
         """Look at what is sent: nothing is, before it is stored."""
@@ -849,6 +979,8 @@ class Instance(Host):
                 self.world.greeted(notification.params or {})
             case ResponseUndelivered():
                 self.world.reach("answer lost")
+            case AccessExpired(principal):
+                self.world.expires(principal)
             case StoreFailed(lost=lost):
                 if lost and self._loses_in_vain:
                     self.world.fail("kept", f"{self.name} loses messages: {event}")
@@ -876,7 +1008,8 @@ class Instance(Host):
             self.world.fail("isolation", f"{name} comes as of {principal!r}")
         start = 0 if call.handler_input.state is None else call.handler_input.state["step"]
         self.world.tell(f"{self.name} runs {name} from step {start}")
-        self.world.enters(errand, start, self)
+        is_restarted = self.world.tasks.enters(call, self)
+        self.world.enters(errand, start, self, is_restarted=is_restarted)
         if start and isinstance(call.peer, LegacySession):
             self._check_not_cancelled(call, call.peer)
         if start and not self._are_answers(call, name):
@@ -902,7 +1035,9 @@ class Instance(Host):
             call.respond_exception(error, now=self.now)
             return False
         for question, answer in answers.items():
-            marker = [name, call.handler_input.state["step"] - 1, question]
+            marker = [name, call.handler_input.state["turn"], question]
+            if answer["action"] == "cancel" and call.is_task:
+                continue  # its user has not answered
             if answer["content"]["marker"] != marker:
                 self.world.fail("answers", f"{name} gets the answer {answer} to {marker}")
         if len(answers) != call.handler_input.state["questions"]:
@@ -913,7 +1048,8 @@ class Instance(Host):
         """What a handler does, from one step on."""
         for number in range(start, len(errand.steps)):
             kind, value = errand.steps[number]
-            self.world.check_wanted(errand)
+            self.world.check_wanted(errand, call)
+            self.world.tasks.check_runs(call, self)
             if kind in ("progress", "mark"):
                 while call.is_above_high_water:
                     self.world.reach("handler waits")
@@ -943,11 +1079,27 @@ class Instance(Host):
                         )
                         for name in names
                     }
-                    return InputRequired(questions, {"step": number + 1, "questions": value})
+                    state = {"step": number + 1, "turn": number, "questions": value}
+                    return InputRequired(questions, state)
+                case "become" | "save":
+                    if errand.task is not None:  # else it is the handler of another method
+                        self._use_task(call, kind, number)
+                    while call.is_above_high_water:
+                        yield 0.05
                 case _:
                     raise JsonRpcError(value, "planned")
-        self.world.check_wanted(errand)
+        self.world.check_wanted(errand, call)
         return {"content": [], "call": errand.name, "pad": "x" * errand.size}
+
+    def _use_task(self, call: ServerCall, kind: str, step: int) -> None:
+        """Make a call a task, or save what its handler has done so far."""
+        if kind == "become":
+            if call.become_task(now=self.now):
+                self.world.reach("handler makes its call a task")
+            return
+        state = call.handler_input.state or {"turn": -1, "questions": 0}
+        if call.save_progress({**state, "step": step + 1}, now=self.now):
+            self.world.reach("handler saves its progress")
 
     def _check_answer(self, answered: ClientResponseReceived, marker: Any) -> None:
         try:
@@ -994,6 +1146,10 @@ def _errand_of(call: ServerCall) -> str:
     return str((call.request.params or {})["arguments"]["call"])
 
 
+_UNAUTHORIZED = re.compile(
+    "Authorization failed|The server refused the request . times|The server requires? (the|further)"
+)
+"""In the reason of everything that gets no token."""
 _ANY = (
     "cut",
     "refused",
@@ -1012,6 +1168,9 @@ _ANY = (
     "impatient",
     "nap",
     "stop",
+    "redirected",
+    "unauthorized",
+    "expired",
 )
 _LOSES = {"store", "evicted", "jump", "end", "stop"}
 """After these a server may give up what it has to store."""
@@ -1019,12 +1178,16 @@ _EXPIRES = ("kill", "end", "end by stop", "store", "evicted", "jump", "sessions"
 _CAUSES = {
     "Disconnected": _ANY,
     "SessionLost": _EXPIRES,
-    "RequestTimeout": ("silence", "kill", "store", "jump", "evicted", "impatient", "unanswered"),
+    "RequestTimeout": (
+        *("silence", "kill", "store", "jump", "evicted", "impatient", "unanswered"),
+        "unauthorized",
+    ),
     "JsonRpcError": (*(set(_ANY) - {"hiccup"}), "unanswered", "declined", "slow"),
-    "RequestRefused": (*_EXPIRES, "stop", "hiccup", "cut off"),
+    "RequestRefused": (*_EXPIRES, "stop", "hiccup", "cut off", "redirected"),
     "ProcessEnded": ("kill",),
     "RequestCancelled": (),
     "InvalidResponse": (),
     "NegotiationFailed": _ANY,
+    "AuthorizationFailed": (*_ANY, *authorization.CAUSES),
 }
 """What must have happened before a call may fail in this way."""

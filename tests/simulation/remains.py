@@ -7,9 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Container, Hashable, Iterable, Iterator
 
-from sansmcp import Client, Server, StreamKey
+from sansmcp import Client, Server, ServerCall, StreamKey
+from sansmcp.server.calls import RunningCall
 from sansmcp.server.exchange import ServerExchange
 from sansmcp.server.legacy.sessions import LegacySession
+from sansmcp.server.logs import LogReader
+from sansmcp.server.modern.running_task import RunningTask
+from sansmcp.server.modern.task_listening import TaskWatch
 from sansmcp.states import ClientState, ExchangeState, LogState, SessionState
 from sansmcp.timers import Timer
 
@@ -36,6 +40,10 @@ def timers_of_the_ended(machine: Client | Server) -> Iterator[str]:
                 id not in asked
             ):
                 yield "a timer of a question that is answered"
+            case Timer.TASK, RunningCall(is_running=False):
+                yield "a timer of a call that has ended"
+            case Timer.STORED, RunningTask() if key not in machine._tasks._running.values():  # noqa: SLF001
+                yield "a timer of a task that has ended"
             case _:
                 pass
 
@@ -43,7 +51,7 @@ def timers_of_the_ended(machine: Client | Server) -> Iterator[str]:
 def _alive(client: Client, timer: Timer) -> Container[Hashable]:
     """Return the keys that a timer of a client may have."""
     match timer:
-        case Timer.REQUEST:
+        case Timer.REQUEST | Timer.TASK_POLL:
             return client._calls  # noqa: SLF001
         case Timer.REPEAT:
             return {**client._calls, **client._own}  # noqa: SLF001
@@ -71,6 +79,8 @@ def of_server(server: Server) -> Iterator[str]:
         ("stateless calls", core.stateless),
         ("sessions", server.sessions),
         ("open pipes", core.sinks),
+        ("tasks", server._tasks._running),  # noqa: SLF001
+        ("instances that it follows", server._peers._peers),  # noqa: SLF001
     ):
         if left:
             yield f"has {what}: {left}"
@@ -78,10 +88,11 @@ def of_server(server: Server) -> Iterator[str]:
         yield f"has timers: {list(core.timers._entries)[:3]}"  # noqa: SLF001
     if legacy is not None and legacy.streams._streams:  # noqa: SLF001
         yield f"has streams: {list(legacy.streams._streams)[:3]}"  # noqa: SLF001
-    if legacy is not None and (legacy.streams._pending or legacy.streams._failed):  # noqa: SLF001
+    logs = server._logs  # noqa: SLF001
+    if logs._pending or logs._failed:  # noqa: SLF001
         yield "waits for the store"
-    if legacy is not None and legacy.streams._watches:  # noqa: SLF001
-        yield f"has watches: {list(legacy.streams._watches)[:3]}"  # noqa: SLF001
+    if logs._watches:  # noqa: SLF001
+        yield f"has watches: {list(logs._watches)[:3]}"  # noqa: SLF001
 
 
 def leave_publications(server: Server) -> None:
@@ -125,11 +136,20 @@ def is_reader_behind(server: Server, key: StreamKey) -> bool:
 def waits(server: Server, key: StreamKey) -> bool:
     """Whether the reader of a watched log knows all of it, and reads what is told."""
     legacy = server._legacy  # noqa: SLF001
-    watch = None if legacy is None else legacy.streams._watches.get(key)  # noqa: SLF001
-    if watch is not None and not watch.is_polled:
+    watches = server._logs._watches.get(key, {})  # noqa: SLF001
+    if any(not watch.is_polled for watch in watches.values()):
         return False  # it is the record of a session, which is not read while the session is idle
+    if any(is_behind(reader) for reader in watches):
+        return False
     stream = None if legacy is None else legacy.streams._streams.get(key)  # noqa: SLF001
     return stream is None or stream.is_waiting
+
+
+def is_behind(reader: LogReader) -> bool:
+    """Whether a client that listens to a task is too slow for another notification."""
+    if not isinstance(reader, TaskWatch):
+        return False
+    return reader._subscription.stream.is_above_high_water  # noqa: SLF001
 
 
 def writes(server: Server, key: StreamKey) -> bool:
@@ -139,7 +159,20 @@ def writes(server: Server, key: StreamKey) -> bool:
     """
     legacy = server._legacy  # noqa: SLF001
     stream = None if legacy is None else legacy.streams._streams.get(key)  # noqa: SLF001
-    return stream is not None and stream.is_stored and (stream.is_written or stream.is_ending)
+    if stream is not None and stream.is_stored and (stream.is_written or stream.is_ending):
+        return True
+    return key in server._tasks._running  # noqa: SLF001
+
+
+def is_of_a_request(call: ServerCall) -> bool:
+    """Whether a call has come by a request; else it goes on as a task that is known."""
+    return not isinstance(call, RunningCall) or call.task_plan is not None
+
+
+def task_of(call: ServerCall) -> StreamKey | None:
+    """Return the log of the task that a call is, or becomes; None if it is none."""
+    task = call._task if isinstance(call, RunningCall) else None  # noqa: SLF001
+    return task.key if isinstance(task, RunningTask) else None
 
 
 def name_in_logs(server: Server) -> str:
@@ -172,6 +205,7 @@ def of_client(client: Client) -> Iterator[str]:
     """What a client has that is closed."""
     if client.next_deadline() is not None:
         yield f"has a deadline: {client.next_deadline()}"
+    authorizing = client._authorizing  # noqa: SLF001
     for what, left in (
         ("exchanges", client._exchanges),  # noqa: SLF001
         ("calls", client._calls),  # noqa: SLF001
@@ -180,6 +214,8 @@ def of_client(client: Client) -> Iterator[str]:
         ("open server requests", client._server_requests._open),  # noqa: SLF001
         ("turns", client._turns),  # noqa: SLF001
         ("posts", client._posts._all),  # noqa: SLF001
+        ("requests that wait", authorizing and authorizing.held),
+        ("requests to be signed", authorizing and authorizing._signing),  # noqa: SLF001
     ):
         if left:
             yield f"has {what}: {list(left)}"

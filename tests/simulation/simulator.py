@@ -25,10 +25,12 @@ from sansmcp import (
     MemoryStore,
     ReconnectPolicy,
     Server,
+    ServerCall,
     StateSigner,
     StreamKey,
     httptools_parser,
 )
+from sansmcp.app import TaskRule
 from sansmcp.codecs import jsonrpc
 from sansmcp.codecs.jsonrpc import METHOD_NOT_FOUND, UNSUPPORTED_VERSION
 from sansmcp.effects import OpenExchange
@@ -38,15 +40,18 @@ from sansmcp.messages import Request
 from sansmcp.meta_keys import LISTEN
 from sansmcp.revisions import HANDSHAKE_VERSIONS, REVISIONS
 from sansmcp.server.refusals import no_handshake
+from sansmcp.tasks import METHODS as ABOUT_TASKS
+from sansmcp.tasks import RESULT_TYPE
 from sansmcp.testing import VirtualClock, sequential_tokens
 from sansmcp.trace import Tracer
 
-from . import remains
+from . import authorization, remains
 from .batches import PRINCIPAL, VERSION, Batcher
 from .fates import Fates
 from .network import Wire
 from .peers import SUBSCRIBE, TICKS, UNSUBSCRIBE, Customer, Host, Instance, Made
 from .stores import NotingStore, Outage
+from .tasks import Tasks, TaskTerms
 
 FEATURES = {
     "cuts": 0.5,
@@ -62,6 +67,7 @@ FEATURES = {
     "store fails": 0.25,
     "store away": 0.4,
     "fleet": 0.5,
+    "tasks": 0.3,
     "small store": 0.15,
     "jumps": 0.15,
     "cancels": 0.3,
@@ -79,6 +85,7 @@ FEATURES = {
     "early closes": 0.15,
     "noise": 0.2,
     "eras": 0.06,
+    **authorization.FEATURES,
 }
 """What a world may have, and how likely."""
 
@@ -90,6 +97,7 @@ _NOT_IN_A_FLEET = frozenset(
         "impatient",
         "jumps",
         "naps",
+        "protected",
         "silence",
         "silent users",
         "small store",
@@ -98,6 +106,15 @@ _NOT_IN_A_FLEET = frozenset(
     )
 )
 """What would explain too much in worlds of instances that share a store and die."""
+
+_NOT_WITH_TASKS = (_NOT_IN_A_FLEET | {"fleet", "batches"}) - {
+    "early closes",
+    "impatient",
+    "silence",
+    "silent users",
+    "stalls",
+}
+"""What would explain too much in worlds of tasks."""
 
 CHECKERS = {
     "one end": "a call ends once, and nothing follows Closed",
@@ -126,7 +143,10 @@ CHECKERS = {
     "kept": "what a store has not done is done again until it works",
     "woken": "a log is read soon of whose change the store has told",
     "leases": "only the dead are taken for dead, and clients that wait for them are told soon",
+    "tasks": "an end of a task never changes, an answer counts once, a cancellation ends it",
+    "handles": "a call whose client has the handle of a task ends as the task does",
     "nothing left": "when all clients have left, servers and clients hold nothing",
+    **authorization.CHECKERS,
 }
 """What is looked for, by name."""
 
@@ -142,8 +162,10 @@ SOMETIMES = (
     "batch answered",
     "batch answered by a stream",
     "batch of lines",
+    "call became a task",
     "call cancelled",
     "call connects again",
+    "call ends because it cannot become a task",
     "call failed: Disconnected",
     "call failed: JsonRpcError",
     "call failed: RequestRefused",
@@ -175,6 +197,8 @@ SOMETIMES = (
     "entries have gone from the store",
     "handler cancelled",
     "handler lets its client go",
+    "handler makes its call a task",
+    "handler saves its progress",
     "handler waits",
     "initialize not known to a server of another make",
     "input required",
@@ -216,8 +240,27 @@ SOMETIMES = (
     "store outlives instances",
     "store tells of a change",
     "stream resumed from a cursor",
+    "task answered in part",
+    "task asked for again",
+    "task attached to",
+    "task call failed: JsonRpcError",
+    "task call failed: RequestTimeout",
+    "task call failed: TaskCancelled",
+    "task call failed: TaskLost",
+    "task cancelled by its caller",
+    "task cancelled by its handle",
+    "task changed by two at once",
+    "task entered again after the death of an instance",
+    "task failed because its instance has died",
+    "task failed because its instance was stopped",
+    "task followed to its result",
+    "task goes on with answers",
+    "task listener told of the end",
+    "task read",
+    "task required of a client that follows none",
     "wake-up lost",
     "watch begun again",
+    *authorization.SOMETIMES,
 )
 """What has to be reached in some worlds, or nothing is proven about it."""
 
@@ -248,7 +291,7 @@ _DEAFENS = frozenset(
 """After these a client may listen to what is dead, without a way to know it."""
 
 _HIDES_DEATH = frozenset(
-    ("silence", "naps", "jumps", "stalls", "windows", "small store", "early closes")
+    ("silence", "naps", "jumps", "stalls", "windows", "small store", "early closes", "protected")
 )
 """Who has these may be told later that an instance has died."""
 
@@ -290,6 +333,9 @@ class Errand:
     steps: tuple[tuple[str, Any], ...]
     size: int
     principal: str
+    task: TaskTerms | None = None
+    subject: str = ""
+    """The call whose task it is about."""
 
     @property
     def shown(self) -> str:
@@ -306,7 +352,8 @@ class Errand:
     @property
     def may_raise(self) -> bool:
         """Whether the handler asks the client, which is not possible everywhere."""
-        return any(kind in ("ask", "turn") for kind, _ in self.steps)
+        asks = any(kind in ("ask", "turn") for kind, _ in self.steps)
+        return asks and self.task is None
 
     @property
     def reports(self) -> list[float]:
@@ -316,6 +363,8 @@ class Errand:
     @property
     def marks(self) -> list[int]:
         """The steps in which the handler sends a log message."""
+        if self.task is not None and not self.task.wants_log:
+            return []
         return [n for n, (kind, _) in enumerate(self.steps) if kind == "mark"]
 
     @property
@@ -342,6 +391,8 @@ class World:
         self.features = {
             name for name, rate in FEATURES.items() if fates.strikes(f"feature {name}", mood * rate)
         }
+        if "tasks" in self.features:
+            self.features -= _NOT_WITH_TASKS
         if "fleet" in self.features:
             self.features = (self.features | {"cuts"}) - _NOT_IN_A_FLEET
         self.is_faulty = True
@@ -355,6 +406,7 @@ class World:
         }
         self.touched: dict[Host, None] = {}
         self.errands: dict[str, Errand] = {}
+        self.tasks = Tasks(self)
         self.cancelled: dict[str, float] = {}
         """When calls were cancelled."""
         self.stored_cancellations: dict[StreamKey, float] = {}
@@ -370,6 +422,8 @@ class World:
         self.entries: Counter[str] = Counter()
         """How often they were entered at all."""
         self.rounds: Counter[tuple[str, int]] = Counter()
+        self.restarted: set[str] = set()
+        """Calls whose handlers were entered again after the death of an instance."""
         self.promised: defaultdict[str, set[tuple[str, int]]] = defaultdict(set)
         """What instances have taken in the end for clients that listen."""
         self.homes: dict[str, Instance] = {}
@@ -389,10 +443,14 @@ class World:
 
     def _draw_servers(self) -> None:
         fates, small = self.fates, "small limits" in self.features
-        pick, is_fleet = fates.pick, "fleet" in self.features
+        pick, has_tasks = fates.pick, "tasks" in self.features
+        is_fleet = "fleet" in self.features or has_tasks
         self.resumable = is_fleet or pick("resumable", (True, True, True, False))
         self.shared = self.resumable and (is_fleet or pick("shared", (True, True, True, False)))
-        self.authentication = pick("authentication", (True, False))
+        self.issuer: authorization.AuthorizationServer | None = None
+        if "protected" in self.features:
+            self.issuer = authorization.AuthorizationServer(self)
+        self.authentication = pick("authentication", (True, False)) or self.issuer is not None
         self.sessions = is_fleet or pick("sessions", (True, True, True, True, True, False))
         turns = self.resumable and pick("multi turn", (True, False))
         little = "small store" in self.features
@@ -401,7 +459,7 @@ class World:
             replay_page_entries=pick("page", (1, 2, 3)) if small else 128,
             max_queued_events=pick("events", (1, 2, 5)) if small else 1024,
             max_pending_entries=pick("pending", (1, 2, 5)) if small else 256,
-            max_rounds=pick("rounds", (1, 2, 32)) if small else 32,
+            max_rounds=pick("rounds", (1, 2, 32)) if small and not has_tasks else 32,
             max_seen_event_ids=pick("seen", (1, 4, 256)) if small else 256,
             max_open_posts=pick("posts", (1, 2, 16)) if small else 16,
             max_sessions=pick("most sessions", (4, 6)) if "visitors" in self.features else 10_000,
@@ -427,12 +485,19 @@ class World:
             "stream_after": pick("stream after", (None, None, 0.0, 0.05, 1.0)),
             "retry": pick("retry", (None, 0.1, 1.0)),
             "authentication": self.authentication,
+            "protected_resource": None if self.issuer is None else self.issuer.resource,
             "limits": self.limits,
         }
+        if has_tasks:
+            self.settings.update(
+                task_after=pick("task after", (0.0, 0.05, 0.3, 1.0, None)),
+                task_poll_interval=pick("task poll", (0.2, 1.0, 1.0, 5.0)),
+                wall_clock=lambda: 1.7e9 + self.clock.now,
+            )
         self.store: NotingStore | None = None
         """One in memory that all instances share."""
         if self.shared:
-            self.store = NotingStore(MemoryStore(self.limits))
+            self.store = NotingStore(MemoryStore(self.limits), self.tasks)
         self.turns = turns
         count = pick("instances", (2, 3) if is_fleet else (1, 2, 2, 3))
         self.instances: list[Instance] = []
@@ -455,15 +520,26 @@ class World:
         """What an instance opens when it is started; stores that are not shared are empty then."""
         if self.store is not None or not self.resumable:
             return self.store
-        return NotingStore(MemoryStore(self.limits))
+        return NotingStore(MemoryStore(self.limits), self.tasks)
 
     def _new_server(self, name: str, settings: dict[str, Any]) -> Server:
         app = App(
             "world",
             capabilities={"tools": {"listChanged": True}, "resources": {"subscribe": True}},
         )
-        for method in ("tools/call", "tools/list", "resources/read"):
-            app.handler(method)(_unused)
+        rule, is_restartable = None, False
+        if "tasks" in self.features:
+            rule, is_restartable = self.tasks.rule_of, self.tasks.is_restartable
+        needed = authorization.SCOPES if self.issuer is not None else {}
+        for method in ("tools/list", "resources/read"):
+            app.handler(method, scopes=needed.get(method, set()))(_unused)
+        call_handler = app.handler(
+            "tools/call",
+            task=rule,
+            restartable=is_restartable,
+            scopes=needed.get("tools/call", set()),
+        )
+        call_handler(_unused)
         return Server(
             app,
             new_token=sequential_tokens(f"token-of-{name.replace('.', '-')}"),
@@ -492,15 +568,20 @@ class World:
         self.customers: list[Customer] = []
         self.known_servers = KnownServers()
         eras = "eras" in self.features
-        count = pick("clients", (1, 1, 2, 2, 3))
+        count = pick("clients", (1, 1, 2, 2, 3)) + (self.issuer is not None)
         for index in range(count + eras):
             name = f"c{index}"
             if index and not fates.strikes(name, 1.0):
                 continue
             is_fleet = "fleet" in self.features
-            kind = pick(f"{name} kind", ("http",) * 7 + ("sse", "stdio", "any") * (not is_fleet))
+            has_tasks = "tasks" in self.features
+            follows_tasks = not has_tasks or fates.number(f"{name} follows no tasks") > 0.1
+            is_plain = is_fleet or has_tasks
+            kind = pick(f"{name} kind", ("http",) * 7 + ("sse", "stdio", "any") * (not is_plain))
             versions = {
-                "http": (pick(f"{name} version", tuple(REVISIONS)[1 : -1 if is_fleet else None]),),
+                "http": _MODERN
+                if has_tasks
+                else (pick(f"{name} version", tuple(REVISIONS)[1 : -1 if is_fleet else None]),),
                 "sse": ("2024-11-05",),
                 "stdio": (pick(f"{name} version", tuple(REVISIONS)),),
                 "any": tuple(REVISIONS)
@@ -512,16 +593,21 @@ class World:
             elif "batches" in self.features and fates.number(f"{name} batches") < 0.4:
                 kind, versions = "stdio", (VERSION,)
             principal = pick(f"{name} principal", ("alice", "bob"))
+            if self.issuer is not None:
+                principal = pick(f"{name} account", ("alice", "alice", "alice", "bob"))
             impatient = "impatient" in self.features
             timeout = pick(f"{name} timeout", (1.0, 5.0, 20.0)) if impatient else 200.0
             target: Any = "http://localhost/sse" if kind == "sse" else "http://localhost/mcp"
-            client = Client(
+            is_protected = self.issuer is not None and kind != "stdio"
+            credentials: Any = {"headers": {} if kind == "stdio" else {"Authorization": principal}}
+            if self.issuer is not None and is_protected:
+                credentials = authorization.settings_of(self, name, self.issuer, principal)
+            client = (authorization.WatchedClient if is_protected else Client)(
                 ["server"] if kind == "stdio" else target,
                 name=name,
                 jitter=fates.stream(f"{name} jitter"),
                 versions=versions,
                 capabilities={"elicitation": {}},
-                headers={} if kind == "stdio" else {"Authorization": principal},
                 transports=_TRANSPORTS.get(kind, ("streamable-http", "http+sse")),
                 standalone_stream=pick(f"{name} listen", (True, False)),
                 multi_turn=pick(f"{name} multi turn", (True, False)),
@@ -531,19 +617,30 @@ class World:
                 reconnect=ReconnectPolicy(initial_delay=0.2, max_delay=2.0, max_attempts=60),
                 known_servers=self.known_servers,
                 limits=self.limits,
+                tasks=follows_tasks,
                 trace=self._tracer(name),
                 http11=self._http11(name),
+                **credentials,
             )
             customer = Customer(self, name, 10 + index, client, kind)
+            customer.principal = principal if self.authentication else ""
+            customer.follows_tasks = follows_tasks
+            if self.issuer is not None and is_protected:
+                customer.seat = authorization.Seat(customer, self.issuer, principal)
             customer.offers = versions
             customer.has_listener = pick(f"{name} listen", (True, False))
+            if self.issuer is not None and index:  # some find what others have stored
+                customer.begins_at = pick(f"{name} begins", (0.0, 1.0, 4.0, 8.0))
             if index == count:
+                customer.is_late = True
                 customer.begins_at = _FAULTS_LAST + fates.between(f"{name} begins", 0.1, 20.0)
             self.customers.append(customer)
             self._draw_errands(customer, principal)
             self.clock.call_at(customer.begins_at, lambda c=customer: self._start(c))  # type: ignore[misc]
 
     def _start(self, customer: Customer) -> None:
+        if customer.closes_early:
+            return
         customer.remembered = self.known_servers.era("http://localhost/mcp")
         customer.client.start(now=customer.now)
         customer.touch()
@@ -561,7 +658,8 @@ class World:
             elif method == "tools/list":
                 params = None
             cancels = "cancels" in self.features and fates.strikes(f"{name} cancel", 0.5)
-            at = customer.begins_at + fates.between(f"{name} at", 0.0, 3.0)
+            latest = 3.0 if self.issuer is None else 15.0  # when tokens have expired
+            at = customer.begins_at + fates.between(f"{name} at", 0.0, latest)
             steps = [] if method == "tools/list" else self._draw_steps(name)
             if "fleet" in self.features and fates.strikes(f"{name} goes on", 0.6):
                 steps[:0] = [("mark", 0), ("sleep", 12.0), ("mark", 0)]
@@ -578,6 +676,7 @@ class World:
                 steps=tuple(steps),
                 size=pick(f"{name} size", (0, 0, 100, 3000, 20_000)),
                 principal=principal,
+                task=self._draw_terms(name) if method == "tools/call" else None,
             )
             self.errands[name] = errand
             self.clock.call_at(at, lambda errand=errand: customer.go(errand))  # type: ignore[misc]
@@ -588,6 +687,19 @@ class World:
         is_old = customer.kind != "any" and not customer.listens(modern=True)
         if "resources" in self.features and is_old and has_session:
             self._draw_subscribing(customer, principal)
+
+    def _draw_terms(self, name: str) -> TaskTerms | None:
+        """Draw how a call may become a task."""
+        if "tasks" not in self.features:
+            return None
+        pick = self.fates.pick
+        rules: tuple[TaskRule, ...] = (0, 0, 0.05, 1.0, "optional", "required", "never", None, None)
+        return TaskTerms(
+            rule=pick(f"{name} rule", rules),
+            is_detached=pick(f"{name} is detached", (False, False, True)),
+            wants_log=pick(f"{name} wants log", (False, False, True)),
+            wants_progress=pick(f"{name} wants progress", (False, False, True)),
+        )
 
     def _draw_subscribing(self, customer: Customer, principal: str) -> None:
         """Let a client of the handshake revisions subscribe, and perhaps unsubscribe."""
@@ -640,7 +752,11 @@ class World:
             style = "away"  # its client misses more than is kept
         elif {"windows", "small limits"} <= self.features and fates.number(f"{name} floods") < 0.4:
             style = "chatty"  # its client is slow
-        kinds = ["sleep", "sleep", "progress", "mark"] + {
+        own = ["turn", "become", "become"] if "tasks" in self.features else []
+        style = "turns" if own and style == "asks" else style  # tasks are asked in turns only
+        if own and self.tasks.is_restartable:
+            own += ["save", "save"]
+        kinds = ["sleep", "sleep", "progress", "mark", *own] + {
             "plain": ["sleep"],
             "chatty": ["sleep", "mark", "mark", "mark"],
             "polling": ["disconnect", "disconnect"],
@@ -661,6 +777,8 @@ class World:
                 "disconnect": (None, 0.0, 0.3),
                 "ask": (5.0, 100.0),
                 "turn": (1, 1, 2),
+                "become": (0,),
+                "save": (0,),
             }
             steps.append((kind, pick(f"{step} value", values[kind])))
         if fates.strikes(f"{name} fails", 0.05):
@@ -757,7 +875,7 @@ class World:
             b"host: localhost",
             b"accept: application/json, text/event-stream",
             b"content-type: application/json",
-            b"authorization: visitor",
+            b"authorization: " + self.credentials("visitor"),
             b"content-length: %d" % len(body),
         ]
         for number in range(8):
@@ -816,10 +934,10 @@ class World:
             host.causes.add("ghost")
         self.reach("stranger in a session" if is_foreign else "second reader")
         self.tell(f"a {'stranger' if is_foreign else 'second reader'} in a session of {host.name}")
-        wire = Wire(self, name, instance, None, None)
+        wire, mallory = Wire(self, name, instance, None, None), self.credentials("mallory")
         lines = [b"%b %b HTTP/1.1" % (effect.head.method, effect.head.target), b"host: localhost"]
         lines += [
-            b"%b: %b" % (key, b"mallory" if is_foreign and key == b"authorization" else value)
+            b"%b: %b" % (key, mallory if is_foreign and key == b"authorization" else value)
             for key, value in effect.head.headers
         ]
         if effect.body:
@@ -880,7 +998,11 @@ class World:
     def _may_die(self, instance: Instance) -> None:
         """A handler is entered, while which its instance may be killed."""
         name = f"{instance.name} dies at {sum(self.entries.values())}"
-        if {"fleet", "kills"} <= self.features and self.strikes(name, 0.3):
+        if (
+            "kills" in self.features
+            and self.features & {"fleet", "tasks"}
+            and self.strikes(name, 0.3)
+        ):
             delay = self.fates.pick(f"{name} after", (0.01, 0.5, 3.0, 8.0))
             self.clock.call_later(delay, lambda: self._kill(instance))
 
@@ -967,12 +1089,24 @@ class World:
         self._generation += 1
         name = f"p{self._generation}"
         settings = {**self.settings, "shared_store": False, "multi_turn": False}
-        settings.update(resumable=False, authentication=False)
+        settings.update(resumable=False, authentication=False, protected_resource=None)
         instance = Instance(self, name, 20, self._new_server(name, settings), None)
         if self.strikes(f"{name} kill", self.rate * ("kills" in self.features)):
             instance.kill_at = 1 + int(12 * self.fates.number(f"{name} kill at"))
         self.processes.append(instance)
         return instance
+
+    def credentials(self, principal: str) -> bytes:
+        """The value of ``Authorization`` of one who is no client of ours."""
+        return (b"Bearer " if self.issuer is not None else b"") + principal.encode()
+
+    def expires(self, principal: str) -> None:
+        """An event stream ends whose token has expired, and with one of HTTP+SSE its session."""
+        self.reach("token expired")
+        for customer in self.customers:
+            is_theirs = customer.seat is not None and customer.seat.account == principal
+            if is_theirs and customer.kind in ("sse", "any"):  # it may not know its transport yet
+                customer.causes.add("expired")
 
     def strikes(self, name: str, rate: float) -> bool:
         """Whether an accident happens now."""
@@ -1023,11 +1157,13 @@ class World:
             self.problem, self.checker = text, checker
         raise Failed(text)
 
-    def enters(self, errand: Errand, start: int, instance: Instance) -> None:
-        """A handler begins, or goes on with the next turn."""
+    def enters(self, errand: Errand, start: int, instance: Instance, *, is_restarted: bool) -> None:
+        """A handler begins, or goes on with the next turn, or after the death of an instance."""
         self.entries[errand.name] += 1
         self.began.setdefault(errand.name, self.clock.now)
-        if start == 0:
+        if is_restarted:
+            self.restarted.add(errand.name)
+        elif start == 0:
             self.entered[errand.name] += 1
             if self.entered[errand.name] > 1:
                 self.reach("call made again")
@@ -1045,7 +1181,8 @@ class World:
             is_modern = self._owner_of(errand.name).version == "2026-07-28"  # makes requests anew
             store = instance.seat.store
             has_lost = store is not None and store.lost_ends  # perhaps who has gone on with it
-            if again and not has_lost and not (is_modern and errand.is_safe):
+            is_restarted = errand.name in self.restarted
+            if again and not has_lost and not is_restarted and not (is_modern and errand.is_safe):
                 self.fail("executions", f"{errand.name} goes on twice from step {start}")
         self.homes[errand.name] = instance
         self._may_stop(instance)
@@ -1053,8 +1190,14 @@ class World:
 
     def is_repeated(self, errand: Errand) -> bool:
         """Whether a call, or a round of it, was made again."""
-        again = [times for (name, _), times in self.rounds.items() if name == errand.name]
-        return self.entered[errand.name] > 1 or max(again, default=0) > 1
+        subject = errand.subject or errand.name
+        again = [times for (name, _), times in self.rounds.items() if name == subject]
+        is_again = self.entered[subject] > 1 or max(again, default=0) > 1
+        return is_again or subject in self.restarted
+
+    def subject_of(self, errand: Errand) -> Errand:
+        """Return the call whose task a request is about; else the call itself."""
+        return self.errands[errand.subject] if errand.subject else errand
 
     def greeted(self, params: Any) -> None:
         """A notification of a client has come."""
@@ -1070,18 +1213,22 @@ class World:
         if self.entered[marker[0]] == 1 and marker[0] not in ended:
             owner.lacks_answer(marker, error.seconds)
 
-    def check_wanted(self, errand: Errand) -> None:
+    def check_wanted(self, errand: Errand, call: ServerCall) -> None:
         """A handler goes on; its call was not cancelled long ago, unless something has happened.
 
         Without sessions a cancellation cannot be matched, and one that is sent before its call has
         arrived may come first. A store that is slower than ``store_poll_interval`` may not yet know
-        of the call when the cancellation is looked at a second time.
+        of the call when the cancellation is looked at a second time. A call that is a task goes on
+        if its client has left before it got the handle.
         """
         name = errand.name
         if name not in self.cancelled:
             return
         customer, cancelled_at = self._owner_of(name), self.cancelled[name]
+        if call.is_task:
+            return  # ``Tasks`` looks at these
         can_be_cancelled = self.sessions or customer.version == "2026-07-28"
+        can_be_cancelled = can_be_cancelled and customer.seat is None  # it may wait for a login
         bound = 30.0 if self.features & {"slow store", "naps"} else 5.0
         known_at = self.began[name] + (5.0 if "slow store" in self.features else 0.0)
         if can_be_cancelled and known_at < cancelled_at < self.clock.now - bound:
@@ -1127,7 +1274,17 @@ class World:
     def check_completed(self, customer: Customer, made: Made, result: Any) -> None:
         """A call has its result: it is its own, and nothing that was said before is missing."""
         errand = made.errand
-        if errand.lasts and not {"stop", "nap"} & self.causes:
+        if errand.task is not None and result.get("resultType") == RESULT_TYPE:
+            self.tasks.has_handle(customer, made, result["taskId"])
+            return
+        if made.task_id is not None:
+            self.tasks.check_result(made, result)
+        elif errand.subject:
+            self.tasks.check_answered(customer, made, result)
+        is_over = errand.lasts and errand.subject and self.tasks.is_over(errand)
+        expires = customer.seat is not None and customer.seat.has_expired
+        excused = is_over or expires or {"stop", "nap"} & self.causes
+        if errand.lasts and not excused:
             self.fail("causes", f"{errand.name} is over, and no server has stopped")
         if errand.method in (SUBSCRIBE, UNSUBSCRIBE):
             customer.is_subscribed = errand.method == SUBSCRIBE
@@ -1135,15 +1292,16 @@ class World:
                 self.reach("unsubscribed")
                 customer.unsubscribed_at = self.clock.now
             return
-        if errand.lasts or errand.method == "tools/list":
+        if errand.lasts or errand.method == "tools/list" or errand.method in ABOUT_TASKS:
             return
+        errand = self.subject_of(errand)
         if result["call"] != errand.name or len(result["pad"]) != errand.size:
             self.fail("results", f"{errand.name} gets the result of {result['call']}")
-        if not self.entered[errand.name]:
+        if not self.entries[errand.name]:
             self.fail("results", f"{errand.name} has a result and was never run")
         if errand.fails_with is not None:
             self.fail("results", f"{errand.name} has a result, and raises")
-        if not self.is_repeated(errand):
+        if made.task_id is None and not self.is_repeated(errand):
             if made.reports != errand.reports:
                 self.fail("gaps", f"{errand.name} reported {made.reports}, not {errand.reports}")
             marks = [step for _, step in made.marks]
@@ -1211,6 +1369,9 @@ class World:
                     self.fail("end in time", f"{made.errand.name} never ends")
         self._check_openings()
         self._check_listeners()
+        for customer in self.customers:
+            for made in customer.calls.values():
+                self.tasks.check_cancelled(customer, made)
         linger = self.fates.pick("linger", (5.0, 5.0, 450.0))
         self._pass(self.clock.now + linger, lambda: False)
         self._check_ended_calls()
@@ -1258,7 +1419,9 @@ class World:
                     self.fail("listening", f"{customer.name} listens, and is told of no change")
                 self._check_subscribed(customer)
             for handle, made in customer.calls.items():
-                if made.errand.lasts and made.end is None:
+                if made.errand.subject:
+                    self.tasks.check_told(customer, made)
+                elif made.errand.lasts and made.end is None:
                     self.reach("subscriber told in the end")
                     if customer.changes[handle] == heard[customer][handle]:
                         self.fail("listening", f"{made.errand.name} is told nothing")
@@ -1332,6 +1495,8 @@ class World:
                 self.fail("nothing left", f"{customer.name} has connections in use after its end")
             for left in remains.of_client(customer.client):
                 self.fail("nothing left", f"{customer.name} {left} after its end")
+        if self.issuer is not None:
+            self.issuer.check_nothing_left()
         for instance in (*self.all_instances, *self.processes):
             if not instance.is_alive:
                 continue

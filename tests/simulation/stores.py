@@ -31,12 +31,13 @@ from sansmcp.effects import (
     StoreUnwatch,
     StoreWatch,
 )
-from sansmcp.server.legacy.leases import lease_key
+from sansmcp.server.leases import lease_key
 from sansmcp.server.legacy.mailbox import cancellation_mailbox
 from sansmcp.server.legacy.parked_calls import ParkedCall
 from sansmcp.server.legacy.streams import WriterDeclaration
 
 from . import remains
+from .tasks import Tasks, is_log_of_task
 
 if TYPE_CHECKING:
     from .peers import Instance
@@ -71,6 +72,7 @@ class NotingStore:
     """A store that notes what it has had."""
 
     store: MemoryStore
+    tasks: Tasks
     ids: set[str] = attrs.field(factory=set[str])
     """The ids of all events."""
     logs: defaultdict[tuple[str, str], set[StreamKey]] = attrs.field(
@@ -86,8 +88,11 @@ class NotingStore:
         self, key: StreamKey, entries: tuple[Entry, ...], *, token: str, now: float
     ) -> AppendResult:
         """Add entries, and note their ids."""
+        page = self.store.read(key, 0, limit=1, max_bytes=1)
         result = self.store.append(key, entries, token=token, now=now)
         if result is AppendResult.STORED:
+            if page is None or entries[0].seq > page.last.seq:
+                self.tasks.appended(key, entries, token.rpartition(".")[0])
             self.ids.update(f"{key.stream}-{entry.seq}" for entry in entries)
             self.logs[key.principal, key.session].add(key)
             for declared in map(declaration_in, entries):
@@ -323,11 +328,12 @@ class StoreSeat:
             case StoreRead(stream=key, after=after, limit=limit, max_bytes=most):
                 page = store.store.read(key, after, limit=limit, max_bytes=most)
                 self._looked[key].append(world.clock.now)
+                count = world.tasks.count_states(key)
                 if page is None or (page.entries and page.entries[0].seq > after + 1):
                     world.reach("entries have gone from the store")
                 elif len(page.entries) == limit and page.last.seq > page.entries[-1].seq:
                     world.reach("replay in several pages")
-                return functools.partial(self._has_read, effect, page)
+                return functools.partial(self._has_read, effect, page, count)
             case StoreDrop(principal=principal, session=session):
                 store.store.drop(principal, session)
                 world.tell_drop(instance, principal, session)
@@ -335,11 +341,12 @@ class StoreSeat:
             case StoreTake():
                 raise AssertionError("no server here has a rate limit")
 
-    def _has_read(self, effect: StoreRead, page: Page | None) -> None:
+    def _has_read(self, effect: StoreRead, page: Page | None, states: int) -> None:
         if effect.stream == lease_key(effect.stream.session):
             reads = self._leases[effect.stream.session]
             reads.worked_at, reads.failed_before = self._world.clock.now, reads.failed_at
         self._instance.server.read_completed(effect, page, now=self._instance.now)
+        self._world.tasks.was_read(effect.stream, self._instance, states)
 
     def _append(self, store: NotingStore, effect: StoreAppend) -> AppendResult:
         world, key, entries = self._world, effect.stream, effect.entries
@@ -363,6 +370,8 @@ class StoreSeat:
             world.reach("append behind")
         else:
             world.reach("append overtaken")
+            if is_log_of_task(key):
+                world.reach("task changed by two at once")
         return result
 
     @property
@@ -394,7 +403,9 @@ class StoreSeat:
                 world.tell_watchers(self._instance, effect.stream)
             elif how == "late":
                 world.clock.call_later(world.fates.pick(f"{name} late", _DONE_LATE), append)
-            elif how == "loses its end" and not effect.stream.stream.startswith("."):
+            elif how == "loses its end" and not (
+                effect.stream.stream.startswith(".") or is_log_of_task(effect.stream)
+            ):
                 world.causes.add("store")
                 store.lose_end(effect.stream)
         world.tell(f"{self._instance.name}: the store fails ({how}): {effect}")
@@ -473,8 +484,13 @@ class StoreSeat:
 
     # What must not happen
 
-    def _check_woken(self, stream: StreamKey, watch: _Watch, told_at: float) -> None:
-        """Fail if a log was not read of whose change the store has told."""
+    def _check_woken(
+        self, stream: StreamKey, watch: _Watch, told_at: float, *, was_free: bool = True
+    ) -> None:
+        """Fail if a log was not read of whose change the store has told.
+
+        ``was_free``: whether nothing has hindered the reader when this was checked before.
+        """
         instance, world = self._instance, self._world
         is_over = not instance.is_alive or instance.stops or self._watches.get(stream) is not watch
         if "jump" in world.causes:
@@ -483,8 +499,10 @@ class StoreSeat:
             return
         is_troubled = self._is_away or self.troubled_at >= world.clock.now - _WOKEN
         is_busy = self._unreported[stream]
-        if is_troubled or is_busy or not remains.waits(instance.server, stream):
-            world.clock.call_later(1.0, lambda: self._check_woken(stream, watch, told_at))
+        is_free = not (is_troubled or is_busy) and remains.waits(instance.server, stream)
+        if not (is_free and was_free):
+            again = functools.partial(self._check_woken, stream, watch, told_at, was_free=is_free)
+            world.clock.call_later(1.0, again)
         else:
             world.fail("woken", f"{instance.name} does not look at {stream}, told at {told_at:.3f}")
 
@@ -513,10 +531,14 @@ class StoreSeat:
         It may only take one for dead whose lease it could read for the whole time of a lease. One
         that has worked with its store all the time is not dead.
         """
-        world, name = self._world, self._instance.name
-        writer = world.instance_of(store.writers.get(effect.stream, ""))
+        writer = self._world.instance_of(store.writers.get(effect.stream, ""))
         if writer in (None, self._instance) or not _is_verdict(effect):
             return
+        self.check_verdict(writer, effect.stream)
+
+    def check_verdict(self, writer: Instance, stream: StreamKey) -> None:
+        """Fail if this instance takes another one for dead that is not, and goes on with a log."""
+        world, name = self._world, self._instance.name
         world.reach("log of a dead instance goes on")
         if {"jump"} & world.causes:
             return
@@ -527,7 +549,7 @@ class StoreSeat:
             text = f"{name} takes {writer.name} for dead, whose lease it could not read long enough"
             world.fail("leases", text)
         has_worked = writer.seat.troubled_at < world.clock.now - 2 * lease - 10.0
-        is_alive = writer.is_alive and remains.writes(writer.server, effect.stream)
+        is_alive = writer.is_alive and remains.writes(writer.server, stream)
         if is_alive and not writer.has_ended and has_worked:
             world.fail("leases", f"{name} takes {writer.name} for dead, which is alive")
 

@@ -14,6 +14,7 @@ from sansmcp import AppendResult, Client, Entry, MemoryStore, StreamKey
 from sansmcp.client.outcomes import StreamOutcome
 from sansmcp.server.exchange import ServerExchange
 from sansmcp.server.legacy.streams import ResumableStream
+from sansmcp.server.modern.running_task import RunningTask
 from sansmcp.timers import Timer
 
 from . import simulator
@@ -94,6 +95,17 @@ def plant_responses_that_break_unheard(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Client, "_on_stream", careless)
 
 
+def plant_hasty_handles(monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = RunningTask.begin
+
+    def hasty(self: RunningTask) -> None:
+        begin(self)
+        if self.origin is not None:
+            self._tell(self.record)
+
+    monkeypatch.setattr(RunningTask, "begin", hasty)
+
+
 def plant_an_exception(monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(self: ServerExchange) -> None:
         raise KeyError("planted")
@@ -117,6 +129,7 @@ def plant_a_circle(monkeypatch: pytest.MonkeyPatch) -> None:
         (plant_a_store_that_loses, ["stored first", "gaps", "causes", "end in time", "stores"]),
         (plant_readers_that_stop, ["readers"]),
         (plant_responses_that_break_unheard, ["causes", "end in time"]),
+        (plant_hasty_handles, ["stored first"]),
         (plant_an_exception, ["no exceptions"]),
         (plant_a_circle, ["quiet"]),
     ],

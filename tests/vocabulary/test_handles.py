@@ -12,6 +12,7 @@ from sansmcp.events import Connected
 from sansmcp.messages import Params
 
 from ..server.harness import ServerHarness
+from ..server.modern.task_harness import TaskHarness, task_app, task_id
 
 
 class Recorder(BaseClient[Any, None]):
@@ -108,6 +109,12 @@ class BenchCall(BaseCall[int, None]):
         self.harness.run_pending()
 
 
+def test_a_handler_knows_the_access_of_its_request() -> None:
+    harness = ServerHarness()
+    _, call = harness.call(harness.open_session())
+    assert (BenchCall(call).principal, BenchCall(call).scopes) == ("", frozenset())
+
+
 def test_a_handler_talks_to_the_client() -> None:
     harness = ServerHarness()
     talk, call = harness.call(harness.open_session(), 5, token="t")
@@ -128,6 +135,18 @@ def test_a_handler_talks_to_the_client() -> None:
     assert BenchCall(call).params == {}
     assert BenchCall(call).input_responses == {}
     assert BenchCall(call).saved_state is None
+
+
+def test_a_handler_makes_its_call_a_task() -> None:
+    harness = TaskHarness(task_app(task="optional", restartable=True))
+    talk, call = harness.call_tool()
+    handle = BenchCall(call)
+    handle.harness = harness
+    assert not handle.is_task
+    handle.become_task()
+    assert handle.is_task
+    handle.save_progress({"page": 1})
+    assert harness.get(task_id(talk))["status"] == "working"
 
 
 def test_a_handler_tells_the_session_at_once() -> None:
@@ -167,3 +186,36 @@ def test_a_handler_asks_the_client() -> None:
     assert talk.messages[-1]["id"] == id
     with pytest.raises(LocalProtocolError):
         handle.ask("sampling/createMessage")
+
+
+def test_the_handle_of_a_task() -> None:
+    recorder = Recorder()
+    task = recorder.handle_of({"resultType": "task", "taskId": "hX2", "status": "working"})
+    assert (task.id, task.value) == ("hX2", None)
+    assert "hX2" not in repr(task)
+    assert task.cancel() == ("tasks/cancel", {"taskId": "hX2"}, {})
+    assert recorder.task("other").id == "other"
+
+
+def test_the_handle_of_a_call_that_was_no_task() -> None:
+    results: list[Any] = [{"content": []}, 5]
+    for result in results:
+        task = Recorder().handle_of(result)
+        assert (task.id, task.value) == (None, result)
+        assert repr(task) == "TaskHandle(id=None)"
+
+
+def test_a_handle_without_an_id_cannot_be_got_again() -> None:
+    """It would look like a task whose result is None."""
+    nothing: Any = Recorder().handle_of({"content": []}).id
+    with pytest.raises(LocalProtocolError, match="task_id must be str, and is NoneType"):
+        Recorder().task(nothing)
+
+
+def test_an_adapter_need_not_have_tasks() -> None:
+    recorder = Recorder()
+    with pytest.raises(NotImplementedError):
+        recorder.start_task("t")
+    for wait in (recorder.task("x").result, recorder.handle_of(5).cancel):
+        with pytest.raises(NotImplementedError):
+            wait()

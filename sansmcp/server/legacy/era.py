@@ -11,26 +11,25 @@ from collections.abc import Callable, Hashable
 import attrs
 
 from ...codecs import jsonrpc
-from ...effects import StoreAppend, StoreDrop, StoreRead
 from ...messages import Notification, Params
 from ...meta_keys import UPDATED
 from ...server_call import Session
 from ...timers import Timer
 from ..admission import Admission
 from ..core import ServerCore, Sink
+from ..leases import Lease, Peers
+from ..logs import Logs
 from ..validation import Endpoint
 from .dispatcher import Dispatcher
 from .http_sse import HttpSse
-from .leases import Lease, Peer, Writers
-from .mailbox import MailboxPoll, MailboxPost
 from .publications import Publications
 from .session_channel import SessionChannelHandler
 from .session_records import SessionRecord
 from .sessions import PUBLISHED, LegacySession, SessionTable
-from .shared_logs import SharedLog
 from .stream_table import StreamTable
 from .streamable_http import StreamableHttp
 from .streams import ResumableStream
+from .writers import Writers
 
 
 class LegacyServer:
@@ -42,15 +41,17 @@ class LegacyServer:
         endpoint: Endpoint,
         admission: Admission | None,
         publish_modern: Callable[[str, Params], None],
+        logs: Logs,
+        lease: Lease | None,
+        peers: Peers,
     ) -> None:
         self._core = core
         self._publish_modern = publish_modern
         self._dispatcher = Dispatcher(core)
-        self.streams = StreamTable(core)
+        self.streams = StreamTable(core, logs, lease)
         self.sessions = SessionTable(core, self.streams)
         if core.options.shared_store:
-            self.streams.lease = Lease(self.streams)
-            self.streams.writers = Writers(core, self.streams, self.sessions)
+            self.streams.writers = Writers(core, self.streams, self.sessions, peers)
         self.publications = Publications(self.streams, self._notify_clients, self._notify_client)
         if core.options.shared_store:
             self.streams.publications = self.publications
@@ -76,14 +77,6 @@ class LegacyServer:
         match timer, owner:
             case Timer.CLIENT_RESPONSE, (LegacySession() as session, int(id)):
                 session.pending_requests[id].on_request_timeout(id)
-            case Timer.STORE_POLL, ResumableStream() | MailboxPoll() | MailboxPost() | SharedLog():
-                self.streams.poll(owner)
-            case Timer.STORE_REPEAT, StoreAppend() | StoreRead() | StoreDrop():
-                self.streams.repeat(owner)
-            case Timer.LEASE, Lease():
-                owner.renew()
-            case Timer.LEASE, Peer():
-                owner.check()
             case Timer.STORED, ResumableStream():
                 owner.refresh()
             case Timer.SESSION_IDLE, LegacySession():

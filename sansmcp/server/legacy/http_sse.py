@@ -32,6 +32,7 @@ from ..channel import Channel
 from ..core import ServerCore
 from ..era_choice import TOKEN, message_token
 from ..exchange import ServerExchange
+from ..scope_checks import check_scopes
 from ..validation import Endpoint
 from .dispatcher import Dispatcher
 from .session_channel import SessionChannelHandler
@@ -71,11 +72,17 @@ class _Stream:
     def on_closed(self) -> None:
         self._end_channel()
 
+    def end_expired(self) -> bool:
+        """End the stream, and the session with it. The client has sent no newer credentials."""
+        self.close()
+        return True
+
 
 @attrs.frozen
 class _Client:
     """A client with an open stream."""
 
+    stream: _Stream
     channel: Channel
     handler: SessionChannelHandler
 
@@ -106,7 +113,7 @@ class HttpSse:
         elif head.method != b"POST":
             raise refusals.method_not_allowed(b"POST", "Messages are POSTed to this URL")
         else:
-            self._channel(head)
+            self._client(head)
 
     def complete(self, exchange: ServerExchange, body: bytes) -> None:
         """Handle a complete request. Raises RemoteProtocolError for a refusal."""
@@ -114,7 +121,9 @@ class HttpSse:
         if exchange.head.method == b"GET":
             self._open(exchange)
             return
-        message = self._channel(exchange.head).decode(body)
+        client = self._client(exchange.head)
+        client.stream.exchange.extend_access(exchange.expires_at)
+        message = client.channel.decode(body)
         if self._admission is None:
             self._receive(exchange, exchange.head, message)
         else:
@@ -124,7 +133,9 @@ class HttpSse:
     def _receive(
         self, exchange: ServerExchange, head: RequestHead, message: Message | Batch
     ) -> None:
-        self._channel(head).receive_message(message)  # it may have ended since it was decoded
+        client = self._client(head)  # it may have ended since the message was decoded
+        check_scopes(self._core, head, message)
+        client.channel.receive_message(message)
         exchange.send_response(202)
 
     def _check_room(self, principal: str) -> None:
@@ -145,20 +156,20 @@ class HttpSse:
         handler = SessionChannelHandler(
             self._core, self._table, self._dispatcher, stream, principal
         )
-        self._clients[key] = _Client(Channel(self._core, stream, None, handler), handler)
+        self._clients[key] = _Client(stream, Channel(self._core, stream, None, handler), handler)
         exchange.source = stream
         exchange.open_stream()
         uri = f"{exchange.head.address_of(self._endpoint.messages_path)}?{TOKEN}={token}"
         exchange.send(encode_event(uri.encode(), event="endpoint"))
 
-    def _channel(self, head: RequestHead) -> Channel:
+    def _client(self, head: RequestHead) -> _Client:
         token = message_token(head)
         if token is None:
             raise refusals.MESSAGE_TOKEN_REQUIRED()
         client = self._clients.get((head.principal, Secret(token)))
         if client is None or client.handler.session.state is SessionState.ENDED:
             raise refusals.MESSAGE_TOKEN_UNKNOWN()
-        return client.channel
+        return client
 
     def _end_channel(self, key: tuple[str, Secret]) -> None:
         client = self._clients.pop(key)

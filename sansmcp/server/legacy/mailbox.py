@@ -31,7 +31,7 @@ from ...messages import ErrorResponse, Notification, RequestId, Response
 from ...store import Entry, Page, StreamKey
 from .. import refusals
 from ..exchange import ServerExchange
-from ..store_completions import StoreOperation
+from ..logs import LogReader, StoreOperation
 from .stream_table import StreamTable
 
 _MAX_REASON_CHARS = 1000
@@ -61,7 +61,7 @@ def reason_of(cancellation: Notification) -> str:
 
 
 @attrs.define(eq=False, repr=False)
-class MailboxPost:
+class MailboxPost(LogReader):
     """Appends one message to a mailbox, if it is not there already."""
 
     _table: StreamTable
@@ -80,7 +80,7 @@ class MailboxPost:
 
     def append(self, seq: int = 1) -> None:
         """Append the message under this sequence number."""
-        self._table.append(self._key, (Entry(seq, self._data),), self)
+        self._table.logs.append(self._key, (Entry(seq, self._data),), self)
 
     def append_if_expected(self) -> None:
         """Append the message if an instance has opened the mailbox."""
@@ -111,9 +111,9 @@ class MailboxPost:
                 return
             late.change(self._session, 1)
             self._looks_until = core.now + _LOOKS
-            self._table.watch(self._key, self)
+            self._table.logs.watch(self._key, self)
         if core.now < self._looks_until:
-            self._table.poll_later(self._key, self)
+            self._table.logs.poll_later(self._key, self)
         else:
             self._stop_looking()
             self.on_append_done()
@@ -122,7 +122,7 @@ class MailboxPost:
         if self._looks_until is not None:
             self._looks_until = None
             self._table.late.change(self._session, -1)
-            self._table.unwatch(self._key, self)
+            self._table.logs.unwatch(self._key, self)
 
     @property
     def _session(self) -> tuple[str, str]:
@@ -154,7 +154,7 @@ class MailboxPost:
 
 
 @attrs.define(eq=False, repr=False)
-class MailboxPoll:
+class MailboxPoll(LogReader):
     """Polls a mailbox for a message, for as long as ``is_active()``."""
 
     _table: StreamTable
@@ -174,16 +174,16 @@ class MailboxPoll:
     def wait(self) -> None:
         """Poll later, as long as the message is needed."""
         if not self.is_active():
-            self._table.unwatch(self._key, self)
+            self._table.logs.unwatch(self._key, self)
             return
         if not self.opens_mailbox:
-            self._table.watch(self._key, self)
-        self._table.poll_later(self._key, self)
+            self._table.logs.watch(self._key, self)
+        self._table.logs.poll_later(self._key, self)
 
     def poll_store(self) -> None:
         """Read the mailbox."""
         if not self.is_active():
-            self._table.unwatch(self._key, self)
+            self._table.logs.unwatch(self._key, self)
             return
         if self.opens_mailbox:
             self.opens_mailbox = False
@@ -197,22 +197,9 @@ class MailboxPoll:
         if page is None or not page.entries:
             self.wait()
             return
-        self._table.unwatch(self._key, self)
+        self._table.logs.unwatch(self._key, self)
         if self.is_active():
             self.on_message(page.entries[0].data)
-
-    def on_append_done(self) -> None:
-        """Do nothing: a poll only reads."""
-
-    def on_append_conflict(self) -> None:
-        """Do nothing: a poll only reads."""
-
-    def on_append_behind(self) -> None:
-        """Do nothing: a poll only reads."""
-
-    def may_repeat(self, effect: StoreEffect) -> bool:
-        """It polls again in any case."""
-        return False
 
     def failed(self, effect: StoreEffect) -> bool:
         """Poll again later."""
@@ -221,7 +208,7 @@ class MailboxPoll:
 
 
 def _read(table: StreamTable, key: StreamKey, after: int, user: StoreOperation) -> None:
-    table.read(key, after, user, limit=1, max_bytes=table.limits.max_stored_bytes)
+    table.logs.read(key, after, user, limit=1, max_bytes=table.limits.max_stored_bytes)
 
 
 def decode_response(table: StreamTable, data: bytes) -> Response | ErrorResponse:

@@ -46,9 +46,10 @@ from ...messages import ErrorResponse, Request, RequestId, Response
 from ...states import SessionState
 from ...store import Entry, EntryKind, Page
 from .. import refusals
-from ..calls import RunningCall
+from ..calls import STORED_DEPTH, RunningCall
 from ..core import ServerCore
 from ..exchange import ServerExchange
+from ..logs import StoreOperation
 from .mailbox import MailboxPost, cancellation_mailbox, response_mailbox
 from .results import LegacyResults
 from .sessions import LegacySession
@@ -78,7 +79,7 @@ class ParkedCall:
     @classmethod
     def decode(cls, data: bytes) -> ParkedCall:
         """Return the call in the data of an entry."""
-        members = json.decode(data, max_depth=500)
+        members = json.decode(data, STORED_DEPTH)
         request = Request(**members.pop("request"))
         return cls(request, **members)
 
@@ -186,7 +187,7 @@ class ParkedCallResponder(LegacyResults):
 
 
 @attrs.define(eq=False, repr=False)
-class ResponseDelivery:
+class ResponseDelivery(StoreOperation):
     """Stores input responses with their turn, and continues the call when all are there.
 
     The store operations are, in order: read the turn, read the stored responses, look for a
@@ -316,7 +317,7 @@ class ResponseDelivery:
             Entry(seq, jsonrpc.encode(response))
             for seq, response in enumerate(self._new.values(), self._last_seq + 1)
         )
-        self._session.table.append(key, entries, self)
+        self._session.table.logs.append(key, entries, self)
 
     def _claim(self, parked: ParkedCall) -> None:
         """Append the entry that names this instance as the writer. Of several, one succeeds."""
@@ -324,7 +325,7 @@ class ResponseDelivery:
         data = WriterDeclaration(self._core.instance, (parked.request.id,)).encode()
         entry = Entry(self._turn.seq + 1, data, kind=EntryKind.WRITER)
         key = self._session.log_key(self._turn.stream)
-        self._session.table.append(key, (entry,), self)
+        self._session.table.logs.append(key, (entry,), self)
 
     def _continue(self, parked: ParkedCall, seq: int) -> None:
         """Call the handler again; its messages follow the entry of this number."""
@@ -391,7 +392,7 @@ class ResponseDelivery:
         """Read a page of a log; ``found`` is called with it."""
         self._on_page = found
         key, most = self._session.log_key(log), self._core.limits.max_stored_bytes
-        self._session.table.read(key, after, self, limit=limit, max_bytes=most)
+        self._session.table.logs.read(key, after, self, limit=limit, max_bytes=most)
 
 
 def deliver_responses(

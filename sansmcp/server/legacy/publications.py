@@ -21,6 +21,7 @@ from ...codecs import jsonrpc
 from ...effects import StoreEffect, StoreRead
 from ...messages import Notification, Params
 from ...store import Entry, Page, StreamKey
+from ..logs import StoreOperation
 from .shared_logs import SharedEntry, SharedLog
 from .stream_table import StreamTable
 
@@ -107,7 +108,7 @@ class Publications:
 
 
 @attrs.define(eq=False, repr=False)
-class _CatchUp:
+class _CatchUp(StoreOperation):
     """Passes on the publications that a dead instance has not sent to a session any more."""
 
     _publications: Publications
@@ -119,7 +120,7 @@ class _CatchUp:
         """Read the next page."""
         table = self._publications.table
         limit, most = table.limits.replay_page_entries, table.limits.max_unsent_bytes
-        table.read(_KEY, self._position, self, limit=limit, max_bytes=most)
+        table.logs.read(_KEY, self._position, self, limit=limit, max_bytes=most)
 
     def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
         """Pass on what others here have got already; the session gets the rest with them."""
@@ -154,12 +155,3 @@ class _CatchUp:
             return True
         self._end()
         return False
-
-    def on_append_done(self) -> None:
-        """It appends nothing."""
-
-    def on_append_conflict(self) -> None:
-        """It appends nothing."""
-
-    def on_append_behind(self) -> None:
-        """It appends nothing."""

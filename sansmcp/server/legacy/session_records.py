@@ -22,6 +22,7 @@ from ...store import Entry, Page, StreamKey
 from ...types import Secret
 from .. import refusals
 from ..core import ServerCore
+from ..logs import StoreOperation
 from .sessions import RECORD, LegacySession, SessionTable
 
 Done: TypeAlias = Callable[["RemoteProtocolError | None"], None]
@@ -33,7 +34,7 @@ def _ignore_outcome(error: RemoteProtocolError | None) -> None:
 
 
 @attrs.define(eq=False, repr=False)
-class SessionRecord:
+class SessionRecord(StoreOperation):
     """Saves or loads the record of one session in the store."""
 
     _core: ServerCore
@@ -63,13 +64,13 @@ class SessionRecord:
             "multi_turn": session.multi_turn,
         }
         entries = (Entry(seq, json.encode(members)),)
-        self._table.streams.append(self._key, entries, self)
+        self._table.streams.logs.append(self._key, entries, self)
 
     def load_record(self) -> None:
         """Load the record, and add or end the session in the table accordingly."""
         limits = self._core.limits
         limit, max_bytes = limits.replay_page_entries, limits.max_stored_bytes
-        self._table.streams.read(self._key, 0, self, limit=limit, max_bytes=max_bytes)
+        self._table.streams.logs.read(self._key, 0, self, limit=limit, max_bytes=max_bytes)
 
     def on_append_done(self) -> None:
         self._done(None)

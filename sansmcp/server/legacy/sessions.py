@@ -34,7 +34,7 @@ from ...meta_keys import CLIENT_CAPABILITIES
 from ...revisions import Revision
 from ...server_call import Session
 from ...shares import Shares
-from ...states import SESSION, SessionEvent, SessionState, advance
+from ...states import SESSION, LogState, SessionEvent, SessionState, advance
 from ...store import StreamKey
 from ...timers import Timer
 from ...types import Secret
@@ -42,6 +42,7 @@ from .. import refusals
 from ..calls import CallOwner, RunningCall
 from ..core import ServerCore, Sink
 from ..exchange import ServerExchange
+from ..logs import LogReader
 from .inbox import INBOX, Inbox
 from .mailbox import (
     MailboxPoll,
@@ -82,9 +83,13 @@ class _StreamReader:
         self._stream.detach(self._exchange)
         self._session.reader_left(self._exchange, self._stream)
 
+    def end_expired(self) -> bool:
+        """End the response of the reader, if its client can resume or open the stream again."""
+        return self._session.end_reader(self._exchange, self._stream)
+
 
 @attrs.define(eq=False, repr=False)
-class _RecordWatch:
+class _RecordWatch(LogReader):
     """Has a session looked up when the store tells of a change of its record."""
 
     _table: StreamTable
@@ -93,7 +98,7 @@ class _RecordWatch:
 
     def wait(self) -> None:
         """Wait for the store to tell."""
-        self._table.watch_only(self.key, self)
+        self._table.logs.watch_only(self.key, self)
 
     def poll_store(self) -> None:
         """Look the session up, and wait again."""
@@ -102,7 +107,7 @@ class _RecordWatch:
 
     def end(self) -> None:
         """Wait no more."""
-        self._table.unwatch(self.key, self)
+        self._table.logs.unwatch(self.key, self)
 
 
 @attrs.define(eq=False, repr=False, kw_only=True)
@@ -413,6 +418,26 @@ class LegacySession(CallOwner, Session):
         self._readers.pop(exchange, None)
         self.touch()
 
+    def end_reader(self, exchange: ServerExchange, stream: ResumableStream) -> bool:
+        """End the response that reads a stream, so that the client opens or resumes it again.
+
+        Returns False, with nothing changed, if the client might take that for the end of a call:
+        before 2025-11-25, responses to calls end with the response of the call.
+        """
+        if stream.disconnect(self._core.retry_ms):
+            return True
+        if stream.state is LogState.REMOTE:
+            # The instance that writes it alone knows if it belongs to a call. The response is
+            # aborted, since a client that has resumed a broken stream resumes it once more.
+            stream.detach(exchange)
+            exchange.abort()
+            return True
+        if stream not in self._standalone:
+            return False
+        stream.detach(exchange)
+        exchange.stop()
+        return True
+
     def end(self, reason: str, *, delete_stored: bool) -> None:
         """End the session: cancel its calls and end its streams.
 
@@ -439,7 +464,7 @@ class LegacySession(CallOwner, Session):
         if self._record_watch is not None:
             self._record_watch.end()
         if delete_stored and self._core.options.resumable and self.id is not None:
-            self.table.drop(self.principal, self.id.reveal())
+            self.table.logs.drop(self.principal, self.id.reveal())
         self._core.events.append(SessionClosed(self, reason))
 
     def _new_standalone(self) -> ResumableStream:
@@ -638,6 +663,3 @@ class SessionTable:
             reason = "the server shuts down"
             self.end(session, reason, delete_stored=not self._core.options.shared_store)
         self.streams.release_followers()
-        self.streams.give_up_failed()
-        if self.streams.lease is not None:
-            self.streams.lease.end()

@@ -29,6 +29,7 @@ import attrs
 
 from ...effects import StoreEffect, StoreRead
 from ...store import Entry, Page, StreamKey
+from ..logs import LogReader
 from .stream_table import StreamTable
 
 _MAX_INSTANCES = 256
@@ -58,7 +59,7 @@ class SharedEntry:
 
 
 @attrs.define(eq=False, repr=False)
-class SharedLog:
+class SharedLog(LogReader):
     """Adds entries to a log, and follows it if that is asked for.
 
     It has at most one store operation in flight.
@@ -118,14 +119,14 @@ class SharedLog:
                 self.cursor, self._last = after, None
                 self._newest.clear()
             self._must_read = True
-            self._table.watch(self._key, self)
+            self._table.logs.watch(self._key, self)
             self._go_on()
 
     def leave(self) -> None:
         """Follow the log no more."""
         if self._is_followed:
             self._is_followed = False
-            self._table.unwatch(self._key, self)
+            self._table.logs.unwatch(self._key, self)
 
     def close(self) -> None:
         """Neither follow nor append: the log is deleted."""
@@ -154,7 +155,7 @@ class SharedLog:
             return True
         if self.is_closed or len(self._pending) >= self._table.limits.max_pending_entries:
             return False
-        number = self._table.next_number()
+        number = self._table.logs.next_number()
         self._pending[number] = data
         if on_stored is not None:
             self._on_stored[number] = on_stored
@@ -175,16 +176,16 @@ class SharedLog:
         elif self._pending:
             self._append(self.cursor)
         elif self._is_followed and not self._table.core.has_stopped:
-            self._table.poll_later(self._key, self)
+            self._table.logs.poll_later(self._key, self)
 
     def _read(self) -> None:
         self._is_reading, self._must_read = True, False
         limit, most = self._table.limits.replay_page_entries, self._table.limits.max_unsent_bytes
         if self.cursor is None:
-            self._table.read(self._key, 0, self, limit=1, max_bytes=1)
+            self._table.logs.read(self._key, 0, self, limit=1, max_bytes=1)
         else:
             after = self.cursor if self._last is None else self.cursor - 1
-            self._table.read(self._key, after, self, limit=limit + 1, max_bytes=most)
+            self._table.logs.read(self._key, after, self, limit=limit + 1, max_bytes=most)
 
     def _append(self, cursor: int) -> None:
         name = self._table.core.instance
@@ -195,7 +196,7 @@ class SharedLog:
             Entry(seq, SharedEntry(name, number, data).encode())
             for seq, (number, data) in enumerate(batch, first)
         )
-        self._table.append(self._key, self._in_flight, self)
+        self._table.logs.append(self._key, self._in_flight, self)
 
     def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
         self._is_reading = False
@@ -263,7 +264,7 @@ class SharedLog:
         for number in given_up:
             self._found(None, SharedEntry(self._table.core.instance, number, self._pending[number]))
         if self._is_followed and not self._table.core.has_stopped:
-            self._table.poll_later(self._key, self)
+            self._table.logs.poll_later(self._key, self)
         return not given_up
 
     def _found(self, seq: int | None, entry: SharedEntry) -> None:

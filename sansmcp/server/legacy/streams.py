@@ -51,7 +51,7 @@ from ...timers import Timer
 from .. import refusals
 from ..core import ServerCore
 from ..exchange import ServerExchange
-from ..store_completions import StoreOperation
+from ..logs import LogReader, Logs
 
 _STORED = (LogState.WRITING, LogState.FINISHED, LogState.REMOTE)
 _ENDED = (LogState.FINISHED, LogState.REMOTE, LogState.CLOSED)
@@ -102,15 +102,13 @@ class StreamOwner(Protocol):
         """The bounds of bytes, seconds and counts."""
         ...
 
-    def append(self, key: StreamKey, entries: Sequence[Entry], user: StoreOperation) -> StoreAppend:
-        """Append entries to a log; ``user`` gets the outcome."""
+    @property
+    def logs(self) -> Logs:
+        """The store operations."""
         ...
 
-    def read(
-        self, key: StreamKey, after: int, user: StoreOperation, *, limit: int, max_bytes: int
-    ) -> StoreRead:
-        """Read the entries that follow number ``after``; ``user`` gets the outcome."""
-        ...
+    def settle(self, stream: ResumableStream) -> None:
+        """Tidy up after an effect of a stream."""
 
     def discard_settled(self, stream: ResumableStream) -> None:
         """Forget a stream if it is settled."""
@@ -120,7 +118,7 @@ class StreamOwner(Protocol):
 
 
 @attrs.define(eq=False, repr=False)
-class ResumableStream:
+class ResumableStream(LogReader):
     """A log and its reader, of which there is at most one."""
 
     key: StreamKey | None
@@ -340,6 +338,9 @@ class ResumableStream:
         self._continue_unstored((*self._appending.entries, *self._unstored))
         self._tidy_orphan()
 
+    def on_settled(self) -> None:
+        self.table.settle(self)
+
     def may_repeat(self, effect: StoreEffect) -> bool:
         """Whether to repeat what failed: an append, or the next page of an open event stream."""
         if effect is self._appending:
@@ -525,7 +526,7 @@ class ResumableStream:
 
     def _append_next(self) -> None:
         if self._appending is None and self._unstored and self.key is not None:
-            self._appending = self.table.append(self.key, self._unstored, self)
+            self._appending = self.table.logs.append(self.key, self._unstored, self)
             self._unstored.clear()
 
     def _is_read_up_to(self, seq: int) -> bool:
@@ -540,7 +541,7 @@ class ResumableStream:
             self.drop_reader()  # the store has failed since
         else:
             limits, self._expected = self.table.limits, self._stored
-            self._reading = self.table.read(
+            self._reading = self.table.logs.read(
                 self.key,
                 self._position,
                 self,

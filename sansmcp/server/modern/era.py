@@ -17,6 +17,7 @@ from typing import Any
 
 import attrs
 
+from ... import tasks
 from ...codecs import headers, json, mirrored
 from ...events import CallReceived, ClientNotified
 from ...http import RequestHead
@@ -24,7 +25,6 @@ from ...input_required import FIRST_INPUT, INPUT_RESPONSES, REQUEST_STATE, Handl
 from ...messages import Message, Notification, Params, Request, RequestId
 from ...meta_keys import (
     CAPABILITIES,
-    CLIENT_INFO,
     LEVELS,
     LISTEN,
     LOG_LEVEL,
@@ -39,7 +39,10 @@ from .. import refusals
 from ..calls import CallOwner, Responder, RunningCall
 from ..core import ServerCore
 from ..input_checks import ASKING
-from .subscriptions import Subscriptions
+from .subscriptions import ListenerStream, Subscriptions
+from .task_listening import TaskListening
+from .task_requests import TaskRequest
+from .task_table import TaskTable, require_declaration
 
 DISCOVER = "server/discover"
 REMOVED = frozenset(
@@ -85,7 +88,10 @@ def validate_meta(context: ModernRequestContext) -> None:
 def validate_mirrored_headers(context: ModernRequestContext) -> None:
     """Refuse headers that differ from the body.
 
-    Source: 2026-07-28 basic/transports: Request Headers; SEP-2243.
+    The requests of the tasks extension may leave out ``Mcp-Name``: no rule makes the server refuse
+    that, and fastmcp-tasks 4.1 (November 2026) does not send it.
+
+    Source: 2026-07-28 basic/transports: Request Headers; SEP-2243; SEP-2663.
     """
     if context.head is None:
         return
@@ -96,6 +102,8 @@ def validate_mirrored_headers(context: ModernRequestContext) -> None:
     else:
         has_version = revision.version_header
         has_method = has_name = revision.mirrored_headers
+        if request.method in tasks.METHODS:
+            has_name = bool(head.values(b"mcp-name"))
     if has_version:
         _check_literal(head, PROTOCOL_VERSION, context.meta[VERSION], request.id)
     if has_method:
@@ -118,6 +126,8 @@ def validate_method(context: ModernRequestContext) -> None:
     if method == LISTEN:
         assert context.revision is not None
         known = context.revision.listen
+    elif context.core.serves_tasks and method.startswith("tasks/"):
+        known = method in tasks.METHODS
     else:
         known = method == DISCOVER or context.core.app.handler_of(method) is not None
     if method in REMOVED or not known:
@@ -162,6 +172,7 @@ class ModernServer:
 
     _core: ServerCore
     subscriptions: Subscriptions
+    tasks: TaskTable
 
     def check(self, request: Request, received: RequestHead | None) -> Mapping[str, Any]:
         """Run the validators and return the member ``_meta``.
@@ -177,17 +188,48 @@ class ModernServer:
         return meta
 
     def start(self, request: Request, caller: CallOwner, responder: Responder) -> None:
-        """Start a call; ``server/discover`` gets its result at once."""
+        """Start a call. The server itself responds to ``server/discover`` and to ``tasks/...``.
+
+        Raises RemoteProtocolError for a refusal.
+        """
         handler_input = self._handler_input(request, caller)
-        call = RunningCall(self._core, caller, request, responder, handler_input)
+        is_ours = request.method == DISCOVER or self.is_about_task(request)
+        if self.is_about_task(request):
+            require_declaration(caller.client_capabilities, request.id)
+        call = RunningCall(
+            self._core, caller, request, responder, handler_input, is_reported=not is_ours
+        )
+        if request.method == "tools/call" and self._core.serves_tasks:
+            call.task_plan = self.tasks.plan(call)
         caller.begin(call)
         self._core.stateless[call] = None
         if request.method == DISCOVER:
             call.respond(self._discovered(), now=self._core.now)
+        elif is_ours:
+            TaskRequest.start(self._core, self.tasks, call, responder.head)
         else:
             self._core.events.append(CallReceived(call))
         if responder.open_calls:
             responder.start()
+        call.await_task()
+
+    def is_about_task(self, request: Request) -> bool:
+        """Return True for a request about a task, to which the server itself responds."""
+        return request.method in tasks.METHODS and self._core.serves_tasks
+
+    def listen(
+        self, request: Request, meta: Mapping[str, Any], principal: str, stream: ListenerStream
+    ) -> None:
+        """Open a subscription. Raises RemoteProtocolError for a refusal."""
+        honoured = self.subscriptions.filter_of(request)
+        wanted = (request.params or {})["notifications"].get(tasks.TASK_IDS)
+        if wanted is None or not self._core.serves_tasks:
+            self.subscriptions.open(request, honoured, stream)
+            return
+        require_declaration(json.as_object(meta.get(CAPABILITIES)) or {}, request.id)
+        TaskListening.start(
+            self._core, self.tasks, self.subscriptions, request, honoured, principal, stream
+        )
 
     def serves(self, message: Message) -> bool:
         """Return True if the message names a version that is served, or none."""
@@ -210,13 +252,7 @@ class ModernServer:
         calls: dict[RequestId, RunningCall] | None = None,
     ) -> CallOwner:
         """Return the client that sent a message, from its own ``_meta`` alone."""
-        newest = self._core.modern_versions[-1]
-        caller = CallOwner(
-            principal,
-            REVISIONS[meta.get(VERSION, newest)],
-            json.as_object(meta.get(CLIENT_INFO)) or {},
-            json.as_object(meta.get(CAPABILITIES)) or {},
-        )
+        caller = CallOwner.of_meta(meta, principal, self._core.modern_versions[-1])
         if calls is not None:
             caller.calls = calls
         return caller
@@ -227,6 +263,11 @@ class ModernServer:
             "supportedVersions": list(reversed(self._core.versions)),
             "capabilities": app.declared_capabilities(),
         }
+        if self._core.serves_tasks:
+            capabilities = found["capabilities"]
+            capabilities.pop("tasks", None)  # that of 2025-11-25, which is another protocol
+            extensions = json.as_object(capabilities.get("extensions")) or {}
+            capabilities["extensions"] = {**extensions, tasks.EXTENSION: {}}
         if app.instructions is not None:
             found["instructions"] = app.instructions
         return found

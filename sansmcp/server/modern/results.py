@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import attrs
 
+from ... import tasks
 from ...codecs import json
 from ...errors import LocalProtocolError
 from ...input_required import InputRequired
@@ -45,7 +46,17 @@ class ModernResults:
 
         Raises LocalProtocolError if the revision does not allow the result.
         """
-        return self._response(request, _complete(request, result, self.session.revision))
+        members = _complete(request, result, self.session.revision)
+        if members.get("resultType") == tasks.RESULT_TYPE and self._core.serves_tasks:
+            raise LocalProtocolError(
+                "A result must not have resultType 'task'; call become_task(), or pass task=... to "
+                "handler()"
+            )
+        return self._response(request, members)
+
+    def format_handle(self, request: Request, handle: dict[str, Any]) -> Response:
+        """Return the response with the handle of a task."""
+        return self._response(request, {**handle, "_meta": None})
 
     def require(self, call: RunningCall, required: InputRequired) -> Response | ErrorResponse:
         """Return a result with the input requests, or an error if the client lacks a capability."""

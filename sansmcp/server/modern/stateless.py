@@ -5,6 +5,7 @@ Source: 2026-07-28 basic/transports: Sending Messages, Cancellation; stdio.
 
 from __future__ import annotations
 
+import math
 from collections import ChainMap
 from collections.abc import Collection
 from typing import Any
@@ -13,6 +14,7 @@ import attrs
 
 from ...codecs import jsonrpc
 from ...codecs.sse import encode_event
+from ...errors import RemoteProtocolError
 from ...http import RequestHead
 from ...messages import Message, Notification, Request, RequestId
 from ...meta_keys import LISTEN
@@ -60,6 +62,8 @@ class ModernHttpResponder(ModernResults, HttpResponder):
 
     def respond(self, data: bytes, http_status: int = 200) -> bool:
         self._complete()
+        if self.exchange.is_done:  # the client has left before the handle of a task was stored
+            return False
         if self.exchange.state is ExchangeState.DECIDING:
             self.exchange.send_response(http_status, data)
         else:
@@ -125,7 +129,7 @@ class ModernStdioResponder(ModernResults):
 
 @attrs.define(eq=False, repr=False)
 class HttpListener:
-    """Sends the messages of a subscription on its event stream."""
+    """Sends the messages of a subscription on its event stream, and is its source."""
 
     _core: ServerCore
     _exchange: ServerExchange
@@ -135,6 +139,22 @@ class HttpListener:
     def is_above_high_water(self) -> bool:
         """True if too many bytes wait for the client."""
         return self._exchange.is_slow
+
+    @property
+    def is_gone(self) -> bool:
+        """True if the client has left."""
+        return self._exchange.is_done
+
+    def expect(self) -> None:
+        """Do nothing: the exchange is there."""
+
+    def open(self) -> None:
+        """Begin the event stream."""
+        self._exchange.open_stream()
+
+    def refuse(self, error: RemoteProtocolError) -> None:
+        """Respond with an error, before the stream has begun."""
+        self._exchange.refuse(error)
 
     def send(self, message: bytes) -> None:
         self._exchange.send(encode_event(message))
@@ -148,8 +168,16 @@ class HttpListener:
         """Abort the stream, so that the client sees a lost connection and subscribes again."""
         self._exchange.abort()
 
-    def peer_gone(self) -> None:
+    def catch_up(self) -> None:
+        """Do nothing: there is no store behind the stream."""
+
+    def on_closed(self) -> None:
         self._subscriptions.remove(self)
+
+    def end_expired(self) -> bool:
+        """End the subscription with its result, after which clients subscribe again."""
+        self._subscriptions.end(self)
+        return True
 
 
 @attrs.define(eq=False, repr=False)
@@ -159,10 +187,28 @@ class LineListener:
     _sink: Sink
     _listeners: dict[RequestId, LineListener]
     """The open subscriptions of the channel; this is one of them."""
+    _request_id: RequestId
 
     @property
     def is_above_high_water(self) -> bool:
         return self._sink.is_above_high_water
+
+    @property
+    def is_gone(self) -> bool:
+        """True if the client has ended the subscription."""
+        return self._listeners.get(self._request_id) is not self
+
+    def expect(self) -> None:
+        """Be one of the open subscriptions."""
+        self._listeners[self._request_id] = self
+
+    def open(self) -> None:
+        """Do nothing: the channel is open."""
+
+    def refuse(self, error: RemoteProtocolError) -> None:
+        """Respond with an error."""
+        del self._listeners[self._request_id]
+        self._sink.send(jsonrpc.encode(error.reply))
 
     def send(self, message: bytes) -> None:
         self._sink.send(message)
@@ -202,16 +248,14 @@ class ModernHttp:
         meta = self._modern.check(request, head)
         if request.method != LISTEN:
             caller = self._modern.caller(meta, head.principal)
-            stream_after = self._core.stream_after_of(request.method)
+            is_about_task = self._modern.is_about_task(request)
+            stream_after = math.inf if is_about_task else self._core.stream_after_of(request.method)
             responder = ModernHttpResponder(self._core, caller, exchange, stream_after)
             self._modern.start(request, caller, responder)
             return
-        subscriptions = self._modern.subscriptions
-        honoured = subscriptions.filter_of(request)
-        listener = HttpListener(self._core, exchange, subscriptions)
-        exchange.responder = listener
-        exchange.open_stream()
-        subscriptions.open(request, honoured, listener)
+        listener = HttpListener(self._core, exchange, self._modern.subscriptions)
+        exchange.source = listener
+        self._modern.listen(request, meta, head.principal, listener)
 
 
 @attrs.define(eq=False, repr=False)
@@ -269,10 +313,8 @@ class ModernChannelHandler:
                 request, caller, ModernStdioResponder(self._core, caller, self._sink)
             )
             return
-        honoured = self._modern.subscriptions.filter_of(request)
-        listener = LineListener(self._sink, self._listeners)
-        self._listeners[request.id] = listener
-        self._modern.subscriptions.open(request, honoured, listener)
+        listener = LineListener(self._sink, self._listeners, request.id)
+        self._modern.listen(request, meta, "", listener)
 
     def _cancel(self, notification: Notification) -> None:
         """Cancel a call, or end a subscription; an unknown id is ignored."""

@@ -17,8 +17,10 @@ from typing import Any, Protocol, TypeAlias
 import attrs
 
 from ...codecs import json, jsonrpc
+from ...errors import RemoteProtocolError
 from ...messages import Notification, Params, Request, RequestId, Response
-from ...meta_keys import SUBSCRIPTION_ID, UPDATED
+from ...meta_keys import ACKNOWLEDGED, SUBSCRIPTION_ID, UPDATED
+from ...tasks import TASK_IDS
 from .. import refusals
 from ..core import ServerCore
 
@@ -29,11 +31,18 @@ _KINDS = {
 }
 """By notification: its name in the filter, and the capability whose ``listChanged`` it needs."""
 
-_ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
+
 _URIS = "resourceSubscriptions"
 
 Topic: TypeAlias = tuple[str, str]
 """A name in the filter, and for resources a URI: of one, or of a folder with a slash at its end."""
+
+
+class Watch(Protocol):
+    """Something that is done for one subscription."""
+
+    def stop(self) -> None:
+        """Stop, because the subscription has ended."""
 
 
 class ListenerStream(Protocol):
@@ -43,6 +52,20 @@ class ListenerStream(Protocol):
     def is_above_high_water(self) -> bool:
         """True if too many bytes wait for the client."""
         ...
+
+    @property
+    def is_gone(self) -> bool:
+        """True if the client has left, or ended the subscription."""
+        ...
+
+    def expect(self) -> None:
+        """Keep the request until the subscription is opened or refused."""
+
+    def open(self) -> None:
+        """Begin the stream."""
+
+    def refuse(self, error: RemoteProtocolError) -> None:
+        """Respond with an error instead."""
 
     def send(self, message: bytes) -> None:
         """Send a message."""
@@ -62,12 +85,14 @@ class Subscription:
     wanted: dict[str, Any]
     """The part of the client's filter that is honoured."""
     stream: ListenerStream
+    watches: list[Watch] = attrs.field(factory=list["Watch"])
+    """What ends with the subscription."""
 
     @property
     def topics(self) -> set[Topic]:
         """The topics of the filter; a resource includes the resources below it."""
         uris = self.wanted.get(_URIS, ())
-        kinds = {(name, "") for name in self.wanted if name != _URIS}
+        kinds = {(name, "") for name in self.wanted if name not in (_URIS, TASK_IDS)}
         return kinds | {(_URIS, each) for uri in uris for each in (uri, uri.rstrip("/") + "/")}
 
     def notify(self, method: str, params: Params) -> None:
@@ -119,12 +144,17 @@ class Subscriptions:
             honoured[_URIS] = [uri for uri in uris if isinstance(uri, str)][:limit]
         return honoured
 
-    def open(self, request: Request, honoured: dict[str, Any], stream: ListenerStream) -> None:
+    def open(
+        self, request: Request, honoured: dict[str, Any], stream: ListenerStream
+    ) -> Subscription:
         """Open a subscription and send its acknowledgement."""
+        stream.expect()
+        stream.open()
         subscription = self._open[stream] = Subscription(request.id, honoured, stream)
         for topic in subscription.topics:
             self._by_topic.setdefault(topic, {})[stream] = subscription
-        subscription.notify(_ACKNOWLEDGED, {"notifications": honoured})
+        subscription.notify(ACKNOWLEDGED, {"notifications": honoured})
+        return subscription
 
     def publish(self, method: str, params: Params) -> None:
         """Notify the subscribers of a topic, and end the subscriptions that are too far behind.
@@ -149,13 +179,19 @@ class Subscriptions:
             del listening[stream]
             if not listening:
                 del self._by_topic[topic]
+        for watch in subscription.watches if subscription is not None else ():
+            watch.stop()
+
+    def end(self, stream: ListenerStream) -> None:
+        """End an open subscription with its result."""
+        subscription = self._open[stream]
+        self.remove(stream)
+        stream.finish(subscription.result, subscription.request_id)
 
     def end_all(self) -> None:
         """End all subscriptions with their results, the newest first."""
         while self._open:
-            stream, subscription = next(reversed(self._open.items()))
-            self.remove(stream)
-            stream.finish(subscription.result, subscription.request_id)
+            self.end(next(reversed(self._open)))
 
 
 def _topics_of(method: str, params: Params) -> Iterator[Topic]:

@@ -23,9 +23,10 @@ from ..process_harness import COMMAND, ProcessHarness
 MODERN = "2026-07-28"
 PREFIX = "io.modelcontextprotocol/"
 SUBSCRIPTION = PREFIX + "subscriptionId"
+TASKS = PREFIX + "tasks"
 META: Mapping[str, Any] = {
     PREFIX + "protocolVersion": MODERN,
-    PREFIX + "clientCapabilities": {},
+    PREFIX + "clientCapabilities": {"extensions": {TASKS: {}}},
     PREFIX + "clientInfo": {"name": "sansmcp", "version": "0"},
 }
 

@@ -31,6 +31,7 @@ from .harness import (
     META,
     MODERN,
     PREFIX,
+    TASKS,
     ModernClientHarness,
     ModernProcess,
     discovered,
@@ -93,7 +94,10 @@ def test_every_line_says_all() -> None:
         "params": {
             "_meta": {
                 VERSION: MODERN,
-                PREFIX + "clientCapabilities": {"roots": {"listChanged": False}},
+                PREFIX + "clientCapabilities": {
+                    "roots": {"listChanged": False},
+                    "extensions": {TASKS: {}},
+                },
                 PREFIX + "clientInfo": {"name": "mine", "version": "7"},
                 "progressToken": 1,
             }

@@ -403,3 +403,18 @@ def test_the_tools_of_another_client_are_not_known() -> None:
     asked = other.start()
     asked.answer(discovered(asked.id))
     assert parameters(call(other, {"a": "x"})[1]) == {}
+
+
+def test_a_list_that_comes_too_early_for_the_server_is_fetched_later(
+    harness: ModernClientHarness,
+) -> None:
+    handle, asked = call(harness, {"a": "x"})
+    mismatch(asked)
+    harness.take().refuse(429)
+    harness.wait(1)
+    listing = harness.take()
+    assert listing.json["method"] == "tools/list"
+    listing.result({"tools": []})
+    harness.take().result()
+    assert ends(harness) == [CallCompleted(handle, {})]
+    assert harness.events == ends(harness)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 
 import uvicorn
@@ -14,7 +15,7 @@ from ..steps import awaiting
 
 def serve(port: int) -> None:
     """Serve the application, and print its URL."""
-    application = Application(awaiting)
+    application = Application(awaiting, lambda call, seconds: asyncio.sleep(seconds))
     mcp = sansmcp_asgi.asgi_app(application.app)
     application.publish = mcp.publish
     with socket.create_server(("localhost", port)) as listener:

@@ -17,23 +17,20 @@ def serve(port: int) -> None:
     asyncio.run(_serve(port))
 
 
-def talk(url: str, script: Script, *, listen: bool) -> None:
+def talk(url: str, script: Script, **settings: Any) -> None:
     """Connect, and run a script."""
-    asyncio.run(_talk(url, script, listen))
+    asyncio.run(_talk(url, script, settings))
 
 
 async def _serve(port: int) -> None:
-    application = Application(awaiting)
+    application = Application(awaiting, lambda call, seconds: asyncio.sleep(seconds))
     async with sansmcp_asyncio.serve(application.app, http=("localhost", port)) as serving:
         application.publish = serving.publish
         print(serving.url, flush=True)
         await serving.stopped.wait()
 
 
-async def _talk(url: str, script: Script, listen: bool) -> None:
-    settings: Any = {
-        "request_handlers": {"elicitation/create": accept},
-        "capabilities": CAPABILITIES,
-    }
-    async with sansmcp_asyncio.connect(url, standalone_stream=listen, **settings) as client:
+async def _talk(url: str, script: Script, settings: dict[str, Any]) -> None:
+    settings["request_handlers"] = {"elicitation/create": accept}
+    async with sansmcp_asyncio.connect(url, capabilities=CAPABILITIES, **settings) as client:
         await awaiting(script)(client)

@@ -13,18 +13,15 @@ from ..steps import Script, blocking
 
 def serve(port: int) -> None:
     """Serve the application, and print its URL."""
-    application = Application(blocking)
+    application = Application(blocking, lambda call, seconds: call.sleep(seconds))
     with sansmcp_blocking.serve(application.app, http=("localhost", port)) as serving:
         application.publish = serving.publish
         print(serving.url, flush=True)
         serving.wait()
 
 
-def talk(url: str, script: Script, *, listen: bool) -> None:
+def talk(url: str, script: Script, **settings: Any) -> None:
     """Connect, and run a script."""
-    settings: Any = {
-        "request_handlers": {"elicitation/create": accept},
-        "capabilities": CAPABILITIES,
-    }
-    with sansmcp_blocking.connect(url, standalone_stream=listen, **settings) as client:
+    settings["request_handlers"] = {"elicitation/create": accept}
+    with sansmcp_blocking.connect(url, capabilities=CAPABILITIES, **settings) as client:
         blocking(script)(client)

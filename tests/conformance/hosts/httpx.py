@@ -13,18 +13,15 @@ from ..scripts import CAPABILITIES, accept
 from ..steps import Script, awaiting
 
 
-def talk(url: str, script: Script, *, listen: bool) -> None:
+def talk(url: str, script: Script, **settings: Any) -> None:
     """Connect, and run a script."""
-    asyncio.run(_talk(url, script, listen))
+    asyncio.run(_talk(url, script, settings))
 
 
-async def _talk(url: str, script: Script, listen: bool) -> None:
-    settings: Any = {
-        "request_handlers": {"elicitation/create": accept},
-        "capabilities": CAPABILITIES,
-    }
+async def _talk(url: str, script: Script, settings: dict[str, Any]) -> None:
+    settings["request_handlers"] = {"elicitation/create": accept}
     async with (
         httpx.AsyncClient() as http,
-        sansmcp_httpx.connect(url, http, standalone_stream=listen, **settings) as client,
+        sansmcp_httpx.connect(url, http, capabilities=CAPABILITIES, **settings) as client,
     ):
         await awaiting(script)(client)

@@ -19,13 +19,13 @@ def serve(port: int) -> None:
     trio.run(_serve, port)
 
 
-def talk(url: str, script: Script, *, listen: bool) -> None:
+def talk(url: str, script: Script, **settings: Any) -> None:
     """Connect, and run a script."""
-    trio.run(_talk, url, script, listen)
+    trio.run(_talk, url, script, settings)
 
 
 async def _serve(port: int) -> None:
-    application = Application(awaiting)
+    application = Application(awaiting, lambda call, seconds: trio.sleep(seconds))
     serve = partial(sansmcp_trio.serve, application.app, http=("localhost", port))
     async with trio.open_nursery() as nursery:
         serving: sansmcp_trio.RunningServer = await nursery.start(serve)
@@ -33,10 +33,7 @@ async def _serve(port: int) -> None:
         print(serving.url, flush=True)
 
 
-async def _talk(url: str, script: Script, listen: bool) -> None:
-    settings: Any = {
-        "request_handlers": {"elicitation/create": accept},
-        "capabilities": CAPABILITIES,
-    }
-    async with sansmcp_trio.connect(url, standalone_stream=listen, **settings) as client:
+async def _talk(url: str, script: Script, settings: dict[str, Any]) -> None:
+    settings["request_handlers"] = {"elicitation/create": accept}
+    async with sansmcp_trio.connect(url, capabilities=CAPABILITIES, **settings) as client:
         await awaiting(script)(client)

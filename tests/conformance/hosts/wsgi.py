@@ -14,7 +14,7 @@ from ..steps import blocking
 
 def serve(port: int) -> None:
     """Serve the application, and print its URL."""
-    application = Application(blocking)
+    application = Application(blocking, lambda call, seconds: call.sleep(seconds))
     mcp = sansmcp_wsgi.WsgiApp(application.app)
     application.publish = mcp.publish
     with socket.create_server(("localhost", port)) as listener:

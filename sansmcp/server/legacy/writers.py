@@ -1,19 +1,13 @@
-"""Leases: how an instance notices that another one, which runs a call, has died.
+"""Go on with the streams of an instance that has died.
 
-Each instance that shares a store and writes logs keeps a *lease*: a log to which it appends an
-entry every third of ``Limits.lease_timeout``. The log of a call names the instance that writes it,
-and the requests that it answers. An instance whose readers follow such a log watches the lease of
-its writer. If the lease gets no entry for ``lease_timeout`` seconds, on the clock of the instance
-that watches it, the writer counts as dead, and the follower takes over:
+The log of a call names the instance that writes it, and the requests that it answers. An instance
+whose readers follow such a log follows the lease of its writer (``..leases``). If the writer dies,
+the follower takes over:
 
 * The log of a call gets an error as its last message. It is unknown how far the handler has come.
 * The log of a standalone stream is continued by the follower.
 
-Both are appends under the next number. If several followers try, one succeeds; and if the writer
-was only slow, its next append conflicts, and its handler is cancelled. So no lock is needed.
-
-While the store fails, no lease can be kept. So an instance that could not read a lease begins to
-count anew.
+Both are appends under the next number.
 
 A call that is parked is run by no instance, and is not watched.
 """
@@ -21,6 +15,7 @@ A call that is parked is run by no instance, and is not watched.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Protocol
 
 import attrs
@@ -29,85 +24,14 @@ from ...codecs import jsonrpc
 from ...effects import StoreEffect, StoreRead
 from ...messages import ErrorResponse, RequestId, Response
 from ...states import LogState
-from ...store import Entry, EntryKind, Page, StreamKey
-from ...timers import Timer
+from ...store import Entry, EntryKind, Page
 from .. import refusals
 from ..core import ServerCore
+from ..leases import Peers
+from ..logs import StoreOperation
 from .mailbox import MailboxPost, cancellation_mailbox
 from .stream_table import StreamTable
 from .streams import ResumableStream, WriterDeclaration, place_of
-
-_LOG = ".lease"
-
-_BEATS = 3
-"""Entries per ``lease_timeout``."""
-
-
-def lease_key(instance: str) -> StreamKey:
-    """Return the key of the lease of an instance."""
-    return StreamKey("", instance, _LOG)
-
-
-@attrs.define(eq=False, repr=False)
-class Lease:
-    """The lease of this instance. It is kept while this instance writes logs."""
-
-    _streams: StreamTable
-    _seq: int = attrs.field(default=1, init=False)
-    """The number of the next entry."""
-    _is_kept: bool = attrs.field(default=False, init=False)
-    _is_appending: bool = attrs.field(default=False, init=False)
-
-    def keep(self) -> None:
-        """Keep the lease from now on."""
-        if not self._is_kept:
-            self._is_kept = True
-            self.renew()
-
-    def renew(self) -> None:
-        """Append an entry, unless no log is written here any more."""
-        core = self._streams.core
-        self._is_kept = self._streams.writes_logs and not core.has_stopped
-        if self._is_kept:
-            self._append(is_last=False)
-            core.timers.set(Timer.LEASE, self, core.now + core.limits.lease_timeout / _BEATS)
-
-    def end(self) -> None:
-        """Append the last entry, because this instance stops: others need not wait."""
-        if self._seq > 1:
-            self._append(is_last=True)
-
-    def _append(self, *, is_last: bool) -> None:
-        if not self._is_appending:
-            self._is_appending = True
-            key = lease_key(self._streams.core.instance)
-            self._streams.append(key, (Entry(self._seq, b"", is_last),), self)
-
-    def on_append_done(self) -> None:
-        self._is_appending = False
-        self._seq += 1
-
-    def on_append_conflict(self) -> None:
-        """An append that seemed to have failed was done."""
-        self.on_append_done()
-
-    def on_append_behind(self) -> None:
-        """The store has lost the lease: begin it anew."""
-        self._is_appending = False
-        self._streams.drop("", self._streams.core.instance)
-        self._seq = 1
-
-    def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
-        """It reads nothing."""
-
-    def may_repeat(self, effect: StoreEffect) -> bool:
-        """The next entry is due soon."""
-        return False
-
-    def failed(self, effect: StoreEffect) -> bool:
-        """Nothing of a client is lost."""
-        self._is_appending = False
-        return True
 
 
 class WriterSession(Protocol):
@@ -131,71 +55,7 @@ class SessionFinder(Protocol):
 
 
 @attrs.define(eq=False, repr=False)
-class Peer:
-    """Another instance, and the streams of it that have readers here."""
-
-    _writers: Writers
-    instance: str
-    streams: dict[ResumableStream, None] = attrs.field(
-        factory=dict[ResumableStream, None], init=False
-    )
-    _seq: int = attrs.field(default=0, init=False)
-    """The number of the last entry of its lease that was seen."""
-    _alive_at: float = attrs.field(init=False)
-    """When that entry was seen, or the store could not be read."""
-
-    def __attrs_post_init__(self) -> None:
-        self._alive_at = self._writers.core.now
-        self.check()
-
-    def check(self) -> None:
-        """Read the lease."""
-        most = self._writers.core.limits.max_stored_bytes
-        key = lease_key(self.instance)
-        self._writers.table.read(key, self._seq, self, limit=1, max_bytes=most)
-
-    def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
-        if not self.streams:
-            return  # the last reader has gone while the lease was read
-        core = self._writers.core
-        has_ended = False
-        if page is not None and page.last.seq != self._seq:
-            self._seq, self._alive_at = page.last.seq, core.now
-            has_ended = page.last.final
-        if has_ended or core.now >= self._alive_at + core.limits.lease_timeout:
-            self._writers.on_death(self)
-        else:
-            self._check_later()
-
-    def failed(self, effect: StoreEffect) -> bool:
-        """The store cannot be read, so perhaps the lease could not be written, either."""
-        if self.streams:
-            self._alive_at = self._writers.core.now
-            self._check_later()
-        return True
-
-    def _check_later(self) -> None:
-        core = self._writers.core
-        lease = core.limits.lease_timeout
-        due = min(core.now + lease / _BEATS, self._alive_at + lease)
-        core.timers.set(Timer.LEASE, self, due)
-
-    def may_repeat(self, effect: StoreEffect) -> bool:
-        """It reads again in any case."""
-        return False
-
-    def on_append_done(self) -> None:
-        """It appends nothing."""
-
-    def on_append_conflict(self) -> None:
-        """It appends nothing."""
-
-    def on_append_behind(self) -> None:
-        """It appends nothing."""
-
-
-@attrs.define(eq=False, repr=False)
-class _Scan:
+class _Scan(StoreOperation):
     """Reads a log from its beginning: who writes it, and which requests are not answered."""
 
     _writers: Writers
@@ -216,7 +76,7 @@ class _Scan:
         """Read the page after a number."""
         limits, key = self._writers.core.limits, self.stream.key
         assert key is not None, "what another instance writes is stored"
-        self._writers.table.read(
+        self._writers.table.logs.read(
             key, after, self, limit=limits.replay_page_entries, max_bytes=limits.max_unsent_bytes
         )
 
@@ -257,18 +117,9 @@ class _Scan:
         self._writers.on_scan_failed(self)
         return True
 
-    def on_append_done(self) -> None:
-        """It appends nothing."""
-
-    def on_append_conflict(self) -> None:
-        """It appends nothing."""
-
-    def on_append_behind(self) -> None:
-        """It appends nothing."""
-
 
 @attrs.define(eq=False, repr=False)
-class _Ending:
+class _Ending(StoreOperation):
     """Ends the log of a call whose instance has died."""
 
     _writers: Writers
@@ -283,7 +134,7 @@ class _Ending:
             Entry(number, jsonrpc.encode(refusals.INSTANCE_LOST(id).reply), number == last)
             for number, id in enumerate(self._requests, seq)
         )
-        self._writers.table.append(self._stream.key, entries, self)
+        self._writers.table.logs.append(self._stream.key, entries, self)
 
     def on_append_done(self) -> None:
         """Cancel the handlers, in case their instance was only slow; let the reader read."""
@@ -302,15 +153,8 @@ class _Ending:
         """The store has lost the end of the log: whoever reads it will be told."""
         self._writers.read_on(self._stream)
 
-    def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
-        """It reads nothing."""
-
     def may_repeat(self, effect: StoreEffect) -> bool:
         """The readers wait for it."""
-        return True
-
-    def failed(self, effect: StoreEffect) -> bool:
-        """The readers go on waiting."""
         return True
 
 
@@ -321,7 +165,7 @@ class Writers:
     core: ServerCore
     table: StreamTable
     _sessions: SessionFinder
-    _peers: dict[str, Peer] = attrs.field(factory=dict[str, "Peer"], init=False)
+    _peers: Peers
     _following: dict[ResumableStream, str] = attrs.field(
         factory=dict[ResumableStream, str], init=False
     )
@@ -339,27 +183,20 @@ class Writers:
         elif self._following.get(stream, "") != stream.writer:
             self.leave(stream)
             self._following[stream] = stream.writer
-            peer = self._peers.get(stream.writer)
-            if peer is None:
-                peer = self._peers[stream.writer] = Peer(self, stream.writer)
-            peer.streams[stream] = None
+            on_death = partial(self._on_death, stream, stream.writer)
+            self._peers.follow(stream.writer, stream, on_death)
 
     def leave(self, stream: ResumableStream) -> None:
         """Follow the writer of a stream no more."""
         self._scans.pop(stream, None)
         instance = self._following.pop(stream, None)
         if instance is not None:
-            peer = self._peers[instance]
-            del peer.streams[stream]
-            if not peer.streams:
-                del self._peers[instance]
-                self.core.timers.stop(Timer.LEASE, peer)
+            self._peers.leave(instance, stream)
 
-    def on_death(self, peer: Peer) -> None:
-        """Go on with the logs of an instance that has died."""
-        for stream in tuple(peer.streams):
-            self.leave(stream)
-            self._scan(stream, peer.instance)
+    def _on_death(self, stream: ResumableStream, instance: str) -> None:
+        """Go on with a log of an instance that has died."""
+        self.leave(stream)
+        self._scan(stream, instance)
 
     def is_scanning(self, scan: _Scan) -> bool:
         """True if a reader waits for what a scan finds."""
@@ -396,7 +233,8 @@ class Writers:
     def read_on(self, stream: ResumableStream) -> None:
         """Let the reader of a stream read what has been appended."""
         if stream.is_waiting:
-            self.table.poll(stream)
+            assert stream.key is not None, "what another instance writes is stored"
+            self.table.logs.poll(stream.key, stream)
 
     def _scan(self, stream: ResumableStream, dead: str | None) -> None:
         self._scans[stream] = scan = _Scan(self, stream, dead)

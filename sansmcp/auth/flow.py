@@ -1,0 +1,1031 @@
+"""Obtain tokens for the requests of one client to one MCP server.
+
+A *flow* leads from a refused request to a token. It is a generator, :meth:`Flow._authorize`, and
+reads from top to bottom: metadata of the resource, metadata of the authorization server, client,
+login, token. It yields what it waits for and is sent the result. One flow runs at a time, and the
+requests of the client wait for it.
+
+:class:`Flow` runs the generator and holds what outlives it. Its owner, the client, pulls steps,
+performs each as an effect or an event of its own, and reports the result. Every flow ends with
+:class:`Obtained` or :class:`Failed`: each HTTP request has a time limit, a login too, and the
+number of requests is bounded by the code. The table AUTHORIZATION names the steps.
+
+Source: 2025-03-26 to 2026-07-28, basic/authorization. The procedure of 2026-07-28 serves all
+revisions, because the revision of a server is not known when it refuses the first request. The
+fallback of 2025-03-26 is used only if the server has no metadata at all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Callable, Generator
+from typing import Any, TypeAlias, TypeVar, cast
+
+import attrs
+
+from ..addresses import AddressClass, AddressPolicy, classify_address, literal_address
+from ..codecs.headers import Headers, get_all
+from ..credentials import CredentialsKey
+from ..effects import (
+    AuthEffect,
+    LoadCredentials,
+    LockCredentials,
+    MakeKey,
+    SaveCredentials,
+    SignJwt,
+    UnlockCredentials,
+)
+from ..errors import AuthorizationFailed
+from ..events import AuthorizationNeeded
+from ..http import ResponseHead, ResponsePart
+from ..states import AUTHORIZATION, AuthorizationEvent, AuthorizationState, advance
+from ..types import assert_never
+from .challenges import Challenge, find_challenge
+from .clients import AUTH_METHODS, OAuthClient, read_registration, registration_request
+from .codes import RANDOM_BYTES, PendingCode, authorization_request, code_in, random_text
+from .http import REQUEST_TIMEOUT, AuthRequest, AuthResponse, ResponseCollector, cut, nonce_in
+from .metadata import (
+    AuthorizationServer,
+    ProtectedResource,
+    default_server,
+    is_same_issuer,
+    metadata_request,
+    read_resource,
+    read_server,
+)
+from .options import Authorization, ClientCredentials, IdentityAssertion, JwtAssertion
+from .proofs import ALGORITHMS, DPOP_ALGORITHM, client_assertion, dpop_proof
+from .saved import Saved
+from .scopes import choose_scopes, union, with_offline_access
+from .tokens import (
+    ID_JAG,
+    JWT_BEARER,
+    TOKEN_EXCHANGE,
+    TokenResponse,
+    Tokens,
+    read_id_jag,
+    read_tokens,
+    token_request,
+)
+from .urls import host_of, is_safe, origin_of, resource_metadata_urls, server_metadata_urls
+
+_Answered = TypeVar("_Answered")
+
+OLDEST = "2025-03-26"
+"""The revision whose servers have no metadata of the resource."""
+
+_MAX_SENDS = 3
+"""How often one request is sent, with different tokens or proofs."""
+
+_MAX_STEP_UPS = 2
+"""Further authorizations for one operation because its token lacked scopes."""
+
+_MAX_OPERATIONS = 1000
+"""The operations whose step-ups are counted; beyond that the oldest is forgotten."""
+
+_MAX_NONCES = 20
+"""The servers whose latest DPoP nonce is kept."""
+
+_LOCK_INTERVAL = 0.1
+"""Seconds between two attempts to lock the storage."""
+
+_LOCK_TIMEOUT = 45.0
+"""Seconds after which a lock counts as stuck; its holder needs at most four requests' time."""
+
+
+# What a flow waits for, and how it ends
+
+
+@attrs.frozen(eq=False)
+class Fetch:
+    """Make an HTTP request, to an address that ``policy`` allows."""
+
+    request: AuthRequest
+    policy: AddressPolicy
+
+
+@attrs.frozen(eq=False)
+class AbortFetch:
+    """Abort the HTTP request: its response took too long, or is too long."""
+
+
+@attrs.frozen(eq=False)
+class Obtained:
+    """The flow has ended, and waiting requests can be sent: with a token, or without any."""
+
+
+@attrs.frozen(eq=False)
+class Failed:
+    """The flow has ended, and waiting requests fail with ``error``."""
+
+    error: AuthorizationFailed
+
+
+Step: TypeAlias = Fetch | AbortFetch | AuthEffect | AuthorizationNeeded | Obtained | Failed
+
+
+@attrs.frozen(eq=False)
+class _Pause:
+    """Wait for ``seconds``."""
+
+    seconds: float
+
+
+_Wait: TypeAlias = Fetch | AuthEffect | PendingCode | _Pause
+_Steps: TypeAlias = Generator[_Wait, Any, _Answered]
+
+
+# What the client asks, and is told
+
+
+@attrs.define(eq=False)
+class Attempt:
+    """How often one request of the client was sent, and with which token."""
+
+    operation: str
+    """The method, and the name of a tool, prompt or resource."""
+    generation: int = -1
+    """:attr:`Flow.generation` when it was sent."""
+    sends: int = 0
+    has_used_nonce: bool = False
+    """True if it was sent again for a DPoP nonce."""
+    has_refreshed: bool = False
+    """True if the token was refreshed for it."""
+
+
+@attrs.frozen
+class SendAgain:
+    """Send the request again when the flow, if one runs, has ended."""
+
+
+@attrs.frozen
+class GiveUp:
+    """The request fails with ``error``."""
+
+    error: AuthorizationFailed
+
+
+Verdict: TypeAlias = SendAgain | GiveUp | None
+"""What to do about a refusal; None if it is not about authorization."""
+
+
+@attrs.define(eq=False, repr=False)
+class Flow:
+    """The authorization of one client."""
+
+    endpoint: str
+    """The URL of the MCP server. Tokens are sent to its origin only."""
+    _options: Authorization
+    _random: Callable[[int], bytes]
+    _wall_clock: Callable[[], float]
+    _is_legacy_allowed: bool
+    """True if the client supports 2025-03-26."""
+    state: AuthorizationState = attrs.field(default=AuthorizationState.NEW, init=False)
+    generation: int = attrs.field(default=0, init=False)
+    """Grows with each new token."""
+    deadline: float = attrs.field(default=math.inf, init=False)
+    """When :meth:`due` is to be called, in seconds on the machine's clock."""
+    _steps: deque[Step] = attrs.field(factory=deque[Step], init=False)
+    _running: _Steps[None] | None = attrs.field(default=None, init=False)
+    _wait: _Wait | None = attrs.field(default=None, init=False)
+    _collector: ResponseCollector | None = attrs.field(default=None, init=False)
+    _saved: Saved = attrs.field(factory=Saved, init=False)
+    _is_locked: bool = attrs.field(default=False, init=False)
+    _resource: ProtectedResource | None = attrs.field(default=None, init=False)
+    _server: AuthorizationServer | None = attrs.field(default=None, init=False)
+    _nearest: AddressClass = attrs.field(default=AddressClass.PUBLIC, init=False)
+    _key: dict[str, Any] | None = attrs.field(default=None, init=False)
+    """The key of DPoP proofs in this flow; None without DPoP."""
+    _nonces: dict[str, str] = attrs.field(factory=dict[str, str], init=False)
+    """The latest DPoP nonce of each origin."""
+    _requested: tuple[str, ...] = attrs.field(default=(), init=False)
+    """The scopes that were requested for the last token."""
+    _step_ups: dict[str, int] = attrs.field(factory=dict[str, int], init=False)
+
+    @property
+    def is_busy(self) -> bool:
+        """True if requests must wait."""
+        return self.state not in _NOT_BUSY
+
+    @property
+    def tokens(self) -> Tokens | None:
+        """The tokens in use; None if there are none."""
+        return self._saved.tokens
+
+    # Inputs
+
+    def start(self, now: float) -> None:
+        """Read the stored credentials, and refresh an expired token."""
+        self._advance(AuthorizationEvent.STARTED)
+        self._run(self._load(), now)
+
+    def close(self) -> None:
+        """Break off the flow, and release the lock."""
+        self._unlock()
+        if self._collector is not None:
+            self._collector = None
+            self._steps.append(AbortFetch())
+        self._running = self._wait = None
+        self.deadline = math.inf
+        self._advance(AuthorizationEvent.CLOSE)
+
+    def next_step(self) -> Step | None:
+        """Remove and return what to do next; None if there is nothing."""
+        return self._steps.popleft() if self._steps else None
+
+    def receive(self, part: ResponsePart, now: float) -> None:
+        """Receive a part of the response to the request of the last :class:`Fetch`."""
+        if self._collector is not None:
+            result = self._collector.receive(part)
+            if isinstance(result, AuthorizationFailed):
+                self._collector = None
+                self._steps.append(AbortFetch())
+                self._throw(result, now)
+            elif result is not None:
+                self._collector = None
+                self._remember_nonce(result.request.url, result.headers)
+                self._resume(result, now)
+
+    def completed(self, effect: AuthEffect, result: Any, now: float) -> None:
+        """Receive the result of an effect. Those of a flow that was broken off are ignored."""
+        if effect is self._wait:
+            self._resume(result, now)
+        elif isinstance(effect, LockCredentials) and result:
+            self._steps.append(UnlockCredentials(effect.key))
+
+    def effect_failed(self, effect: AuthEffect, reason: str, now: float) -> None:
+        """Record that an effect could not be performed."""
+        if effect is self._wait:
+            failures: dict[type[AuthEffect], str] = {
+                LoadCredentials: "the stored credentials cannot be read",
+                SaveCredentials: "the credentials cannot be stored",
+                LockCredentials: "the stored credentials cannot be locked",
+                MakeKey: "no key can be made",
+                SignJwt: "a JWT cannot be signed",
+            }
+            text = f"Authorization failed: {failures[type(effect)]}: {reason}"
+            self._throw(AuthorizationFailed(text, reason="effect_failed"), now)
+
+    def redirected(self, redirect: str, now: float) -> bool:
+        """Receive the URL to which a browser was sent. Return False if it is not of this login."""
+        if not isinstance(self._wait, PendingCode):
+            return False
+        try:
+            code = code_in(self._wait, redirect)
+        except AuthorizationFailed as error:
+            self._throw(error, now)
+            return True
+        if code is None:
+            return False
+        self._resume(code, now)
+        return True
+
+    def login_failed(self, reason: str, now: float) -> None:
+        """Record that the person does not log in."""
+        if isinstance(self._wait, PendingCode):
+            text = f"Authorization failed at the login: {reason}"
+            self._throw(AuthorizationFailed(text, reason="login_failed"), now)
+
+    def due(self, now: float) -> None:
+        """Handle the deadline."""
+        match self._wait:
+            case Fetch():
+                assert self._collector is not None
+                error, self._collector = self._collector.timed_out(), None
+                self._steps.append(AbortFetch())
+                self._throw(error, now)
+            case PendingCode():
+                limit = f"{self._options.login_timeout:g} s (login_timeout)"
+                self.login_failed(f"nobody has logged in within {limit}", now)
+            case _:
+                self._resume(None, now)
+
+    # Requests of the client
+
+    def prepare(self, now: float) -> bool:
+        """Return whether a request can be sent now. If not, it must wait for the flow."""
+        tokens = self.tokens
+        if self.state is AuthorizationState.READY and tokens is not None:
+            has_refresh = tokens.refresh_token is not None
+            if has_refresh and tokens.is_expired(self._wall_clock()):
+                self._advance(AuthorizationEvent.EXPIRED)
+                self._run(self._refresh_expired(tokens), now)
+        return not self.is_busy
+
+    def proof(self, method: bytes, url: str) -> SignJwt | None:
+        """Return the effect that signs the proof for a request; None if the token needs none."""
+        tokens = self.tokens
+        if tokens is None or not tokens.is_dpop or tokens.dpop_key is None:
+            return None
+        return self._proof(tokens.dpop_key, method, url, tokens.access_token)
+
+    def headers(self, proof: str | None) -> Headers:
+        """Return the headers that authorize a request; empty if there is no token."""
+        if self.tokens is None:
+            return ()
+        token = self.tokens.access_token.encode()
+        if proof is None:
+            return ((b"authorization", b"Bearer " + token),)
+        return ((b"authorization", b"DPoP " + token), (b"dpop", proof.encode()))
+
+    def responded(self, attempt: Attempt, url: str, head: ResponseHead) -> None:
+        """Record what the head of a response tells."""
+        self._remember_nonce(url, head.headers)
+        if head.status < 400:
+            self._step_ups.pop(attempt.operation, None)
+
+    def refused(self, attempt: Attempt, url: str, head: ResponseHead, now: float) -> Verdict:
+        """Return what to do about a refusal of the MCP server, and start a flow if one is needed.
+
+        Args:
+            attempt: the attempt that was refused; it is counted here.
+            url: the URL of the request.
+            head: the head of the response.
+            now: the current time in seconds, on the machine's clock.
+        """
+        challenge = find_challenge(get_all(head.headers, b"www-authenticate"))
+        error = "" if challenge is None else challenge.error
+        lacks_scope = head.status == 403 and error == "insufficient_scope"
+        if head.status != 401 and not lacks_scope:
+            return None
+        if attempt.sends >= _MAX_SENDS:
+            text = f"The server refused the request {attempt.sends} times, each with another token"
+            return GiveUp(AuthorizationFailed(text, reason="refused_again", url=url))
+        if error == "use_dpop_nonce" and nonce_in(head.headers) and not attempt.has_used_nonce:
+            attempt.has_used_nonce = True
+            return SendAgain()
+        if self.is_busy or attempt.generation != self.generation:
+            return SendAgain()
+        challenge = challenge or Challenge("bearer")
+        if lacks_scope and (failure := self._count_step_up(attempt, challenge, url)) is not None:
+            return GiveUp(failure)
+        peer = classify_address(head.peer or literal_address(host_of(url)) or "")
+        if peer is AddressClass.PUBLIC and not is_safe(self.endpoint):
+            text = "The server asks for a token over http, where others could read it; use https"
+            return GiveUp(AuthorizationFailed(text, reason="insecure_endpoint", url=url))
+        self._nearest = AddressClass.PUBLIC if peer is None else peer
+        self._advance(AuthorizationEvent.CHALLENGED)
+        self._run(self._authorize(challenge, attempt, is_step_up=lacks_scope), now)
+        if self._running is None:  # it failed before it waited for anything
+            failed = self._steps.pop()
+            assert isinstance(failed, Failed)
+            return GiveUp(failed.error)
+        return SendAgain()
+
+    def _count_step_up(
+        self, attempt: Attempt, challenge: Challenge, url: str
+    ) -> AuthorizationFailed | None:
+        """Count a step-up of an operation. Return the error if it would be no use, or too many."""
+        requested = () if self.tokens is None else self.tokens.requested
+        if self.tokens is not None and set(challenge.scopes) <= set(requested):
+            had, needed = (" ".join(scopes) or "none" for scopes in (requested, challenge.scopes))
+            text = (
+                f"The server requires the scopes {needed!r}, and refuses a token for which {had!r} "
+                "were requested"
+            )
+            return AuthorizationFailed(text, reason="insufficient_scope", url=url)
+        count = self._step_ups.pop(attempt.operation, 0) + 1
+        self._step_ups[attempt.operation] = count
+        if len(self._step_ups) > _MAX_OPERATIONS:
+            del self._step_ups[next(iter(self._step_ups))]
+        if count <= _MAX_STEP_UPS:
+            return None
+        text = f"The server required further scopes for {attempt.operation} {count} times"
+        return AuthorizationFailed(text, reason="insufficient_scope", url=url)
+
+    # Running a flow
+
+    def _advance(self, event: AuthorizationEvent) -> None:
+        self.state = advance(AUTHORIZATION, self.state, event)
+
+    def _run(self, steps: _Steps[None], now: float) -> None:
+        self._running = steps
+        self._resume(None, now)
+
+    def _resume(self, result: Any, now: float) -> None:
+        running = self._running
+        assert running is not None
+        self._step(lambda: running.send(result), now)
+
+    def _throw(self, error: AuthorizationFailed, now: float) -> None:
+        running = self._running
+        assert running is not None
+        self._step(lambda: running.throw(error), now)
+
+    def _step(self, advance_generator: Callable[[], _Wait], now: float) -> None:
+        self.deadline, self._wait = math.inf, None
+        try:
+            self._wait = advance_generator()
+        except StopIteration:
+            self._finish(Obtained())
+        except AuthorizationFailed as error:
+            self._fail(error)
+        except Exception as error:  # a bug of this library: no request may wait for ever
+            text = f"Authorization failed after an internal error: {error!r}"
+            failure = AuthorizationFailed(text, reason="internal_error")
+            failure.__cause__ = error
+            self._fail(failure)
+        else:
+            self._begin_wait(self._wait, now)
+
+    def _fail(self, error: AuthorizationFailed) -> None:
+        kept = AuthorizationEvent.KEPT if self.tokens is not None else AuthorizationEvent.FAILED
+        self._advance(kept)
+        self._finish(Failed(error))
+
+    def _begin_wait(self, wait: _Wait, now: float) -> None:
+        match wait:
+            case Fetch(request):
+                self._collector = ResponseCollector(request)
+                self.deadline = now + REQUEST_TIMEOUT
+                self._steps.append(wait)
+            case PendingCode():
+                self.deadline = now + self._options.login_timeout
+                self._steps.append(AuthorizationNeeded(wait.url))
+            case _Pause(seconds):
+                self.deadline = now + seconds
+            case _:
+                self._steps.append(wait)
+
+    def _finish(self, end: Obtained | Failed) -> None:
+        self._unlock()
+        self._running = None
+        self._steps.append(end)
+
+    # The storage
+
+    @property
+    def _storage_key(self) -> CredentialsKey:
+        return CredentialsKey(self.endpoint, self._options.account)
+
+    def _load(self) -> _Steps[None]:
+        """Read the stored credentials."""
+        tokens = yield from self._reload()
+        if tokens is not None and tokens.refresh_token and tokens.is_expired(self._wall_clock()):
+            self._advance(AuthorizationEvent.EXPIRED)
+            yield from self._refresh_expired(tokens)
+            return
+        self._take(tokens)
+        found = AuthorizationEvent.OBTAINED if tokens else AuthorizationEvent.FAILED
+        self._advance(found)
+
+    def _reload(self) -> _Steps[Tokens | None]:
+        """Read the stored credentials again, and return the tokens."""
+        document = cast("str | None", (yield LoadCredentials(self._storage_key)))
+        stored = Saved.parse(document)
+        if stored.may_overwrite:
+            self._saved = stored
+        else:  # of a newer release: this client keeps its credentials in memory
+            self._saved.may_overwrite = False
+        return self._saved.tokens
+
+    def _take(self, tokens: Tokens | None) -> None:
+        """Use these tokens from now on."""
+        self._saved.tokens = tokens
+        if tokens is not None:
+            self._requested = tokens.requested
+        self.generation += 1
+
+    def _save(self) -> _Steps[None]:
+        if self._saved.may_overwrite:
+            yield SaveCredentials(self._storage_key, self._saved.encode())
+
+    def _lock(self) -> _Steps[None]:
+        for _ in range(int(_LOCK_TIMEOUT / _LOCK_INTERVAL)):
+            self._is_locked = cast("bool", (yield LockCredentials(self._storage_key)))
+            if self._is_locked:
+                return
+            yield _Pause(_LOCK_INTERVAL)
+        text = "Authorization failed: another process has locked the stored credentials"
+        raise AuthorizationFailed(f"{text} for {_LOCK_TIMEOUT:g} s", reason="lock_held")
+
+    def _unlock(self) -> None:
+        if self._is_locked:
+            self._is_locked = False
+            self._steps.append(UnlockCredentials(self._storage_key))
+
+    # The flow
+
+    def _authorize(
+        self, challenge: Challenge, attempt: Attempt, *, is_step_up: bool
+    ) -> _Steps[None]:
+        """Obtain a token after a refusal."""
+        # A token was refused that should be valid: the server may have changed to another
+        # authorization server. Only its metadata tell. A lack of scopes tells nothing of that.
+        if self._resource is None or not is_step_up:
+            self._resource = yield from self._find_resource(challenge)
+            self._server = None
+        resource = self._resource
+        self._advance(AuthorizationEvent.FOUND)
+        if not is_step_up and (yield from self._refresh_refused(resource, challenge, attempt)):
+            return
+        if self._server is None:
+            self._server = yield from self._find_server(resource)
+        server = self._server
+        self._advance(AuthorizationEvent.FOUND)
+        yield from self._decide_dpop(resource, server, challenge)
+        chosen = choose_scopes(
+            self._options.scopes, self._requested, challenge.scopes, resource.scopes
+        )
+        match self._options.grant:
+            case None:
+                yield from self._log_in(resource, server, chosen)
+            case ClientCredentials():
+                form = {"grant_type": "client_credentials"}
+                yield from self._obtain(resource, server, self._given(server), form, chosen)
+            case IdentityAssertion() as identity:
+                assertion = yield from self._exchange_identity(identity, resource, server, chosen)
+                form = {"grant_type": JWT_BEARER, "assertion": assertion}
+                yield from self._obtain(resource, server, self._given(server), form, chosen)
+            case JwtAssertion(assertion):
+                form = {"grant_type": JWT_BEARER, "assertion": assertion}
+                has_client = self._options.client is not None
+                client = self._given(server) if has_client else None
+                yield from self._obtain(resource, server, client, form, chosen)
+            case _ as impossible:
+                assert_never(impossible)
+
+    def _fetch(self, request: AuthRequest, *, is_trusted: bool = False) -> _Steps[AuthResponse]:
+        """Make an HTTP request; ``is_trusted``: the application has given its URL."""
+        host = host_of(request.url)
+        nearest = AddressClass.LOOPBACK if is_trusted else self._nearest
+        policy = AddressPolicy(nearest, self._options.allowed_hosts)
+        if not policy.allows_literal(host):
+            text = f"{host} is in a more private network than the MCP server (allowed_hosts)"
+            response = AuthResponse(request, 0)
+            raise response.failed(f"cannot be used: {text}", "private_address")
+        return cast("AuthResponse", (yield Fetch(request, policy)))
+
+    def _find_resource(self, challenge: Challenge) -> _Steps[ProtectedResource]:
+        """Find the metadata of the MCP server."""
+        tried: list[str] = []
+        for url in resource_metadata_urls(self.endpoint, challenge.resource_metadata):
+            response = yield from self._fetch(metadata_request("the metadata of the server", url))
+            found = read_resource(response, self.endpoint)
+            if found is not None:
+                return found
+            tried.append(url)
+        if self._is_legacy_allowed:
+            return ProtectedResource(resource=None)
+        text = "Authorization failed: the server has no metadata at " + ", ".join(tried)
+        raise AuthorizationFailed(text, reason="no_metadata", url=tried[-1])
+
+    def _find_server(self, resource: ProtectedResource) -> _Steps[AuthorizationServer]:
+        """Find the metadata of the authorization server: of the first that can be used."""
+        if resource.resource is None:
+            return (yield from self._find_old_server())
+        failure: AuthorizationFailed | None = None
+        for issuer in self._preferred(resource.servers):
+            try:
+                return (yield from self._find_metadata(issuer))
+            except AuthorizationFailed as error:
+                failure = failure or error
+        assert failure is not None
+        raise failure
+
+    def _preferred(self, issuers: tuple[str, ...]) -> list[str]:
+        """Return issuers in the order in which to try them: those first that know this client."""
+        fixed = self._options.client
+        bound = None if fixed is None else fixed.issuer or self._saved.bound_issuer
+        if bound is not None:
+            known = [issuer for issuer in issuers if is_same_issuer(issuer, bound)]
+            if not known:
+                text = (
+                    f"Authorization failed: the server names the issuer {cut(issuers[0])!r}, and "
+                    f"the client of the settings is one of {bound!r}"
+                )
+                raise AuthorizationFailed(text, reason="foreign_issuer")
+            return known
+        holder = None if self.tokens is None else self.tokens.issuer
+        clients = self._saved.clients
+        return sorted(issuers, key=lambda issuer: (issuer != holder, issuer not in clients))
+
+    def _find_metadata(self, issuer: str) -> _Steps[AuthorizationServer]:
+        tried: list[str] = []
+        for url in server_metadata_urls(issuer):
+            step = "the metadata of the authorization server"
+            response = yield from self._fetch(metadata_request(step, url))
+            found = read_server(response, issuer, for_code=self._options.needs_person)
+            if found is not None:
+                return found
+            tried.append(url)
+        text = f"Authorization failed: the authorization server {issuer} has no metadata at "
+        raise AuthorizationFailed(text + ", ".join(tried), reason="no_metadata", url=tried[-1])
+
+    def _find_old_server(self) -> _Steps[AuthorizationServer]:
+        """Find the authorization server of a server of 2025-03-26: it has the same origin."""
+        usual = default_server(self.endpoint)
+        url = server_metadata_urls(usual.issuer)[0]
+        step = "the metadata of the authorization server"
+        response = yield from self._fetch(metadata_request(step, url, version=OLDEST))
+        return read_server(response, None, for_code=self._options.needs_person) or usual
+
+    # Clients
+
+    def _given(self, server: AuthorizationServer) -> OAuthClient:
+        """Return the client of the settings, bound to the issuer if it is not yet."""
+        client = self._options.client
+        assert client is not None
+        if client.issuer is None:
+            self._saved.bound_issuer = server.issuer
+        return client
+
+    def _choose_client(
+        self, server: AuthorizationServer, scopes: tuple[str, ...]
+    ) -> _Steps[OAuthClient]:
+        """Return the client for a login; register one if none is known."""
+        options = self._options
+        if options.client is not None:
+            return self._given(server)
+        if options.client_metadata_url is not None and server.takes_metadata_urls:
+            return OAuthClient(client_id=options.client_metadata_url, auth_method="none")
+        stored = self._saved.clients.get(server.issuer)
+        is_usable = stored is not None and options.redirect_uri in stored.redirect_uris
+        if stored is not None and is_usable and not stored.is_expired(self._wall_clock()):
+            return stored
+        if server.registration_endpoint is None:
+            raise AuthorizationFailed(
+                f"Authorization failed: the authorization server {server.issuer} registers no "
+                "clients; set client, or client_metadata_url if it supports that",
+                reason="no_client",
+            )
+        uris = (options.redirect_uri,)
+        request = registration_request(
+            server.registration_endpoint,
+            name=options.client_name,
+            redirect_uris=uris,
+            supported=server.auth_methods,
+            scopes=scopes,
+        )
+        response = yield from self._fetch(request)
+        client = read_registration(response, server.issuer, uris)
+        # Another process may have stored newer tokens, which must not be replaced.
+        yield from self._lock()
+        yield from self._reload()
+        self._saved.add_client(server.issuer, client)
+        yield from self._save()
+        self._unlock()
+        return client
+
+    def _client_of(self, tokens: Tokens) -> OAuthClient | None:
+        """Return the client to which tokens were issued; None if it is not known any more."""
+        options, wanted = self._options, tokens.client_id
+        if options.client is not None:
+            return options.client if options.client.client_id == wanted else None
+        if wanted is not None and wanted == options.client_metadata_url:
+            return OAuthClient(client_id=wanted, auth_method="none")
+        stored = self._saved.clients.get(tokens.issuer)
+        return stored if stored is not None and stored.client_id == wanted else None
+
+    # Grants
+
+    def _log_in(
+        self, resource: ProtectedResource, server: AuthorizationServer, scopes: tuple[str, ...]
+    ) -> _Steps[None]:
+        """Obtain a token by the login of a person."""
+        options = self._options
+        scopes = with_offline_access(scopes, server.scopes, wants_refresh=options.wants_refresh)
+        retried: set[str] = set()
+        while True:
+            known = self._saved.clients.get(server.issuer)
+            client = yield from self._choose_client(server, union(scopes, resource.scopes))
+            pending = authorization_request(
+                server,
+                client,
+                redirect_uri=options.redirect_uri,
+                resource=resource.resource,
+                scopes=scopes,
+                extra=options.extra,
+                random=self._random(2 * RANDOM_BYTES),
+            )
+            self._advance(AuthorizationEvent.FOUND)
+            try:
+                code = cast("str", (yield pending))
+                self._advance(AuthorizationEvent.FOUND)
+                form = {
+                    "grant_type": "authorization_code",
+                    "code": code,
+                    "redirect_uri": pending.redirect_uri,
+                    "code_verifier": pending.verifier,
+                }
+                yield from self._request_and_store(resource, server, client, form, scopes)
+            except AuthorizationFailed as error:
+                is_registered = server.issuer in self._saved.clients
+                # A client may request only the scopes that it was registered for. Those were other
+                # ones if it was registered before this flow.
+                lacks_scope = error.reason == "invalid_scope" and client is known
+                is_old = lacks_scope or (error.reason == "invalid_client" and is_registered)
+                if error.reason in retried or not (is_old or error.reason == "invalid_grant"):
+                    raise
+                if is_old:
+                    del self._saved.clients[server.issuer]
+                retried.add(error.reason)
+                self._advance(AuthorizationEvent.REFUSED)
+            else:
+                return
+
+    def _obtain(
+        self,
+        resource: ProtectedResource,
+        server: AuthorizationServer,
+        client: OAuthClient | None,
+        form: dict[str, str],
+        scopes: tuple[str, ...],
+    ) -> _Steps[None]:
+        """Obtain a token without a person. A refusal is final."""
+        self._advance(AuthorizationEvent.UNATTENDED)
+        if scopes:
+            form = {**form, "scope": " ".join(scopes)}
+        yield from self._request_and_store(resource, server, client, form, scopes)
+
+    def _exchange_identity(
+        self,
+        identity: IdentityAssertion,
+        resource: ProtectedResource,
+        server: AuthorizationServer,
+        scopes: tuple[str, ...],
+    ) -> _Steps[str]:
+        """Exchange the identity token at the provider for an assertion to the server."""
+        form = {
+            "grant_type": TOKEN_EXCHANGE,
+            "requested_token_type": ID_JAG,
+            "audience": server.issuer,
+            "subject_token": identity.subject_token,
+            "subject_token_type": identity.subject_token_type,
+        }
+        if resource.resource is not None:
+            form["resource"] = resource.resource
+        if scopes:
+            form["scope"] = " ".join(scopes)
+        client = identity.client
+        method = client.method_for(("client_secret_basic", "client_secret_post", "none")) or "none"
+        request = token_request(
+            identity.token_endpoint, client, method, form, step="the identity provider"
+        )
+        response = yield from self._fetch(request, is_trusted=True)
+        return read_id_jag(response)
+
+    def _request_and_store(
+        self,
+        resource: ProtectedResource,
+        server: AuthorizationServer,
+        client: OAuthClient | None,
+        form: dict[str, str],
+        scopes: tuple[str, ...],
+    ) -> _Steps[None]:
+        """Request a token, and store it."""
+        method = "none" if client is None else self._method_for(client, server)
+        if resource.resource is not None:
+            form = {**form, "resource": resource.resource}
+        url = server.token_endpoint
+        algorithms = server.signing_algorithms
+        response = self._read_tokens(
+            (yield from self._request_token(url, server.issuer, client, method, form, algorithms))
+        )
+        tokens = Tokens(
+            issuer=server.issuer,
+            client_id=None if client is None else client.client_id,
+            resource=resource.resource,
+            token_endpoint=url,
+            auth_method=method,
+            access_token=response.access_token,
+            is_dpop=response.is_dpop,
+            refresh_token=response.refresh_token,
+            lifetime=response.lifetime,
+            expires_at=self._wall_clock() + response.lifetime,
+            requested=scopes,
+            granted=scopes if response.scopes is None else response.scopes,
+            nearest=self._nearest,
+            dpop_key=self._key,
+        )
+        yield from self._store(tokens)
+
+    def _store(self, tokens: Tokens) -> _Steps[None]:
+        """Store tokens, then use them. A rotated refresh token must not be lost in a crash."""
+        before, self._saved.tokens = self._saved.tokens, tokens
+        try:
+            yield from self._save()
+        except AuthorizationFailed:
+            self._saved.tokens = before
+            raise
+        self._take(tokens)
+        self._advance(AuthorizationEvent.OBTAINED)
+
+    def _method_for(self, client: OAuthClient, server: AuthorizationServer) -> str:
+        method = client.method_for(server.auth_methods)
+        if method is None:
+            raise AuthorizationFailed(
+                f"Authorization failed: the client {client.client_id!r} cannot authenticate at "
+                f"{server.issuer}, which supports {', '.join(server.auth_methods)}; sansmcp "
+                f"supports {', '.join(AUTH_METHODS)}",
+                reason="no_auth_method",
+            )
+        return method
+
+    def _request_token(
+        self,
+        url: str,
+        issuer: str,
+        client: OAuthClient | None,
+        method: str,
+        form: dict[str, str],
+        algorithms: tuple[str, ...] = (),
+    ) -> _Steps[AuthResponse]:
+        """Make a token request, once more if the server sends a DPoP nonce."""
+        is_repeated = False
+        while True:
+            assertion = proof = None
+            if client is not None and method == "private_key_jwt":
+                assertion = yield from self._sign_assertion(client, issuer, algorithms)
+            if self._key is not None:
+                proof = cast("str", (yield self._proof(self._key, b"POST", url)))
+            request = token_request(url, client, method, form, assertion=assertion, proof=proof)
+            response = yield from self._fetch(request)
+            needs_nonce = response.error == "use_dpop_nonce" and response.nonce is not None
+            if proof is None or not needs_nonce or is_repeated:
+                break
+            is_repeated = True
+        return response
+
+    def _read_tokens(self, response: AuthResponse) -> TokenResponse:
+        found = read_tokens(response)
+        if found.is_dpop != (self._key is not None):
+            what = "sent a token that is " + ("bound to a key" if found.is_dpop else "not bound")
+            raise response.failed(f"{what}, unlike what was requested", "dpop_mismatch")
+        return found
+
+    # Refresh
+
+    def _refresh_expired(self, tokens: Tokens) -> _Steps[None]:
+        """Refresh a token that has expired. If that is refused, go on without a token."""
+        self._nearest = tokens.nearest
+        if not (yield from self._refresh(tokens)):
+            self._take(None)
+            self._advance(AuthorizationEvent.FAILED)
+
+    def _refresh_refused(
+        self, resource: ProtectedResource, challenge: Challenge, attempt: Attempt
+    ) -> _Steps[bool]:
+        """Refresh a token that the MCP server refused. Return False if a new one is needed."""
+        tokens = self.tokens
+        if (
+            tokens is None
+            or tokens.refresh_token is None
+            or not _is_issued_for(resource, tokens)
+            or attempt.has_refreshed
+            or not set(challenge.scopes) <= set(tokens.requested)  # a refresh cannot widen them
+        ):
+            return False
+        attempt.has_refreshed = True
+        self._advance(AuthorizationEvent.EXPIRED)
+        has_token = yield from self._refresh(tokens)
+        if not has_token:
+            self._advance(AuthorizationEvent.REFUSED)
+        return has_token
+
+    def _refresh(self, tokens: Tokens) -> _Steps[bool]:
+        """Refresh a token. Return False if a new authorization is needed.
+
+        Authorization servers revoke all tokens of a login if one refresh token is used twice. So
+        the lock covers reading the storage, the request, and writing the storage: of two processes,
+        the second finds the new token of the first.
+        """
+        yield from self._lock()
+        stored = yield from self._reload()
+        if stored is None or stored.refresh_token is None:  # another process has logged out
+            return self._refresh_impossible()
+        is_newer = stored.access_token != tokens.access_token
+        if is_newer and not stored.is_expired(self._wall_clock()):
+            self._take(stored)
+            self._advance(AuthorizationEvent.OBTAINED)
+            return True
+        tokens = stored
+        client = self._client_of(tokens)
+        if client is None and tokens.auth_method != "none":
+            return self._refresh_impossible()
+        self._key = tokens.dpop_key
+        form = {"grant_type": "refresh_token", "refresh_token": stored.refresh_token}
+        if tokens.resource is not None:
+            form["resource"] = tokens.resource
+        response = yield from self._try_refresh(tokens, client, form)
+        if response is None:
+            return self._refresh_impossible()
+        granted = tokens.granted if response.scopes is None else response.scopes
+        renewed = attrs.evolve(
+            tokens,
+            access_token=response.access_token,
+            refresh_token=response.refresh_token or tokens.refresh_token,
+            lifetime=response.lifetime,
+            expires_at=self._wall_clock() + response.lifetime,
+            granted=granted,
+        )
+        yield from self._store(renewed)
+        return True
+
+    def _refresh_impossible(self) -> bool:
+        self._unlock()
+        return False
+
+    def _try_refresh(
+        self, tokens: Tokens, client: OAuthClient | None, form: dict[str, str]
+    ) -> _Steps[TokenResponse | None]:
+        """Make the request. Return None if the server refuses it for good, in whatever words.
+
+        If the response is lost, the refresh token may be spent. It is tried once more.
+        """
+        was_lost = False
+        while True:
+            try:
+                response = yield from self._request_token(
+                    tokens.token_endpoint, tokens.issuer, client, tokens.auth_method, form
+                )
+                break
+            except AuthorizationFailed as error:
+                if was_lost or error.reason not in ("unreachable", "no_response"):
+                    raise
+                was_lost = True
+        if response.status in _LATER or response.status >= 500:
+            raise response.refused()
+        try:
+            return self._read_tokens(response)
+        except AuthorizationFailed:
+            return None
+
+    # Signatures
+
+    def _decide_dpop(
+        self, resource: ProtectedResource, server: AuthorizationServer, challenge: Challenge
+    ) -> _Steps[None]:
+        """Make a key for DPoP, if the application or the server wants it."""
+        is_wanted = self._options.dpop or resource.requires_dpop or challenge.scheme == "dpop"
+        if not is_wanted:
+            self._key = None
+            return
+        if DPOP_ALGORITHM not in server.dpop_algorithms:
+            raise AuthorizationFailed(
+                f"Authorization failed: DPoP is required, and the authorization server "
+                f"{server.issuer} does not support it with {DPOP_ALGORITHM}",
+                reason="dpop_unsupported",
+            )
+        tokens = self.tokens
+        if tokens is not None and tokens.issuer == server.issuer and tokens.dpop_key is not None:
+            self._key = tokens.dpop_key
+        else:
+            self._key = cast("dict[str, Any]", (yield MakeKey(DPOP_ALGORITHM)))
+
+    def _sign_assertion(
+        self, client: OAuthClient, issuer: str, algorithms: tuple[str, ...]
+    ) -> _Steps[str]:
+        algorithm = client.algorithm or next(
+            (name for name in ALGORITHMS if name in algorithms), ALGORITHMS[0]
+        )
+        header, claims = client_assertion(
+            client.client_id,
+            issuer,
+            algorithm=algorithm,
+            key_id=client.key_id,
+            jti=self._unique(),
+            wall_time=self._wall_clock(),
+        )
+        assert client.private_key is not None, "OAuthClient checks that"
+        return cast("str", (yield SignJwt(header, claims, client.private_key)))
+
+    def _proof(
+        self, key: dict[str, Any], method: bytes, url: str, access_token: str | None = None
+    ) -> SignJwt:
+        header, claims = dpop_proof(
+            key,
+            method,
+            url,
+            jti=self._unique(),
+            wall_time=self._wall_clock(),
+            nonce=self._nonces.get(origin_of(url)),
+            access_token=access_token,
+        )
+        return SignJwt(header, claims, key)
+
+    def _unique(self) -> str:
+        return random_text(self._random(16))
+
+    def _remember_nonce(self, url: str, headers: Headers) -> None:
+        nonce = nonce_in(headers)
+        if nonce is not None:
+            origin = origin_of(url)
+            self._nonces.pop(origin, None)
+            self._nonces[origin] = nonce
+            if len(self._nonces) > _MAX_NONCES:
+                del self._nonces[next(iter(self._nonces))]
+
+
+def _is_issued_for(resource: ProtectedResource, tokens: Tokens) -> bool:
+    """Return whether the server still names the issuer of the tokens, or still names none."""
+    if resource.resource is None:
+        return tokens.resource is None
+    return any(is_same_issuer(issuer, tokens.issuer) for issuer in resource.servers)
+
+
+_NOT_BUSY = (AuthorizationState.IDLE, AuthorizationState.READY, AuthorizationState.CLOSED)
+
+_LATER = (408, 429)
+"""The statuses of a refusal that says nothing about the refresh token, beside 500 and more."""

@@ -1,0 +1,149 @@
+"""The HTTP requests of a flow, and their responses.
+
+The flow makes one request at a time. Redirects are not followed: a redirect of a token request
+would show the code to another server, and one of metadata could lead anywhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from ..codecs import json
+from ..codecs.headers import Headers, get_all, single
+from ..errors import AuthorizationFailed, RemoteProtocolError
+from ..http import BodyData, BodyEnd, ConnectionLost, ResponseHead, ResponsePart
+from ..types import assert_never, elide, escape_controls, hide_secrets
+
+MAX_BODY_BYTES = 64 * 1024
+"""The longest response of a flow. Metadata and token responses take a few thousand bytes."""
+
+REQUEST_TIMEOUT = 10.0
+"""Seconds for one request of a flow, from connecting to the end of the response."""
+
+_MAX_DEPTH = 64
+_MAX_VALUES = 10_000
+_MAX_TEXT = 300
+"""The characters of a peer's text that an error shows."""
+
+
+@attrs.frozen(kw_only=True)
+class AuthRequest:
+    """One HTTP request of a flow."""
+
+    step: str
+    """The purpose of the request, as errors name it."""
+    url: str = attrs.field(repr=lambda url: repr(hide_secrets(url)))
+    method: bytes = b"GET"
+    headers: Headers = attrs.field(default=(), repr=False)
+    body: bytes = attrs.field(default=b"", repr=False)
+
+
+@attrs.frozen
+class AuthResponse:
+    """The response to a request of a flow, complete."""
+
+    request: AuthRequest
+    status: int
+    headers: Headers = attrs.field(default=(), repr=False)
+    body: bytes = attrs.field(default=b"", repr=lambda body: elide(body, 0))
+
+    @property
+    def is_success(self) -> bool:
+        """True if the status is 2xx."""
+        return 200 <= self.status < 300
+
+    @property
+    def document(self) -> dict[str, Any] | None:
+        """The JSON object in the body; None if it is anything else."""
+        try:
+            return json.as_object(json.decode(self.body, _MAX_DEPTH, _MAX_VALUES))
+        except RemoteProtocolError:
+            return None
+
+    @property
+    def error(self) -> str:
+        """``error`` of the document, such as ``invalid_grant``; empty if there is none."""
+        return string_in(self.document or {}, "error") or ""
+
+    @property
+    def nonce(self) -> str | None:
+        """The value of ``DPoP-Nonce``; None if there is none."""
+        return nonce_in(self.headers)
+
+    def failed(self, what: str, reason: str) -> AuthorizationFailed:
+        """Return the exception for this response; ``what`` is wrong with it."""
+        request = self.request
+        text = f"Authorization failed at {request.step}: {hide_secrets(request.url)} {what}"
+        return AuthorizationFailed(text, reason=reason, url=request.url)
+
+    def refused(self) -> AuthorizationFailed:
+        """Return the exception for an error response, with what the server says about it."""
+        document = self.document or {}
+        said = [string_in(document, name) for name in ("error", "error_description")]
+        text = ": ".join(cut(each) for each in said if each)
+        what = f"was answered with HTTP {self.status}" + (f": {text}" if text else "")
+        return self.failed(what, self.error or "refused")
+
+
+@attrs.define(eq=False, repr=False)
+class ResponseCollector:
+    """Collects the parts of one response."""
+
+    _request: AuthRequest
+    _head: ResponseHead | None = attrs.field(default=None, init=False)
+    _body: bytearray = attrs.field(factory=bytearray, init=False)
+
+    def receive(self, part: ResponsePart) -> AuthResponse | AuthorizationFailed | None:
+        """Receive a part. Return the response, or why there is none; None if more must arrive."""
+        match part:
+            case ResponseHead():
+                self._head = part
+            case BodyData(data):
+                self._body += data
+                if len(self._body) > MAX_BODY_BYTES:
+                    return self._failed(
+                        f"sent more than {MAX_BODY_BYTES} bytes", "response_too_large"
+                    )
+            case BodyEnd():
+                assert self._head is not None
+                return AuthResponse(
+                    self._request, self._head.status, self._head.headers, bytes(self._body)
+                )
+            case ConnectionLost(reason):
+                return self._failed(f"sent no response: {reason}", "unreachable")
+            case _ as impossible:
+                assert_never(impossible)
+        return None
+
+    def timed_out(self) -> AuthorizationFailed:
+        """Return the exception for a response that took too long."""
+        return self._failed(f"sent no response within {REQUEST_TIMEOUT:g} s", "no_response")
+
+    def _failed(self, what: str, reason: str) -> AuthorizationFailed:
+        return AuthResponse(self._request, 0).failed(what, reason)
+
+
+def nonce_in(headers: Headers) -> str | None:
+    """Return the value of ``DPoP-Nonce``; None if there is none. Source: RFC 9449, 8.1."""
+    return single(get_all(headers, b"dpop-nonce"))
+
+
+def string_in(document: dict[str, Any], name: str) -> str | None:
+    """Return a member that is a string and not empty; None if there is none."""
+    value = document.get(name)
+    return value if isinstance(value, str) and value else None
+
+
+def strings_in(document: dict[str, Any], name: str) -> tuple[str, ...] | None:
+    """Return a member that is an array of strings; None if there is none."""
+    value = document.get(name)
+    if not json.is_array(value) or not all(isinstance(each, str) for each in value):
+        return None
+    return tuple(value)
+
+
+def cut(text: str) -> str:
+    """Return text of a peer as an error shows it: of limited length, control characters escaped."""
+    return escape_controls(text[:_MAX_TEXT])

@@ -1,0 +1,205 @@
+"""The metadata of the protected resource and of the authorization server, checked.
+
+A document is used only if it is about what was asked for: ``resource`` must cover the endpoint, and
+``issuer`` must be the string that led to the document. Otherwise a server could name the metadata
+of another one, and get what is meant for it (mix-up).
+
+Source: RFC 9728, 2 and 3.3; RFC 8414, 2 and 3.3; RFC 9207, 3; 2026-07-28,
+basic/authorization/authorization-server-discovery.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import urlsplit
+
+import attrs
+
+from ..codecs.headers import Headers
+from .http import AuthRequest, AuthResponse, cut, string_in, strings_in
+from .scopes import union
+from .urls import covers, default_server_urls, is_safe
+
+_MAX_SERVERS = 20
+"""The entries of ``authorization_servers`` that are read."""
+
+
+def metadata_request(step: str, url: str, *, version: str | None = None) -> AuthRequest:
+    """Return the request for a document.
+
+    ``version``: the protocol version for ``MCP-Protocol-Version``; None for no such header.
+    """
+    headers: Headers = ((b"accept", b"application/json"),)
+    if version is not None:
+        headers = (*headers, (b"mcp-protocol-version", version.encode()))
+    return AuthRequest(step=step, url=url, headers=headers)
+
+
+def document_of(response: AuthResponse) -> dict[str, Any] | None:
+    """Return the document in a response; None if it may be at the next URL.
+
+    A redirect, which is not followed, counts as none. The media type is not checked, because
+    servers send text/plain.
+
+    Raises:
+        AuthorizationFailed: the server has failed, so the next URL would show nothing.
+    """
+    if response.status >= 500:
+        raise response.refused()
+    return response.document if response.is_success else None
+
+
+@attrs.frozen(kw_only=True)
+class ProtectedResource:
+    """The metadata of an MCP server. ``resource`` is the string to send as ``resource``.
+
+    ``resource`` is None for a server of 2025-03-26, which has no metadata.
+    """
+
+    resource: str | None
+    servers: tuple[str, ...] = ()
+    """The issuers of its authorization servers."""
+    scopes: tuple[str, ...] = ()
+    """``scopes_supported``."""
+    requires_dpop: bool = False
+
+
+def read_resource(response: AuthResponse, endpoint: str) -> ProtectedResource | None:
+    """Return the metadata in a response; None if it may be at the next URL.
+
+    Raises:
+        AuthorizationFailed: it is about another resource, or names no authorization server.
+    """
+    document = document_of(response)
+    if document is None:
+        return None
+    resource = string_in(document, "resource")
+    if resource is None or not covers(resource, endpoint):
+        what = f"is about {cut(resource)!r}" if resource else "names no resource"
+        raise response.failed(f"{what}, and not about this server", "resource_mismatch")
+    servers = strings_in(document, "authorization_servers") or ()
+    safe = tuple(issuer for issuer in servers[:_MAX_SERVERS] if _is_issuer(issuer))
+    if not safe:
+        raise response.failed("names no authorization server that can be used", "no_server")
+    return ProtectedResource(
+        resource=resource,
+        servers=safe,
+        scopes=union(strings_in(document, "scopes_supported") or ()),
+        requires_dpop=document.get("dpop_bound_access_tokens_required") is True,
+    )
+
+
+@attrs.frozen(kw_only=True)
+class AuthorizationServer:
+    """The metadata of an authorization server. Members that are absent have their defaults."""
+
+    issuer: str
+    token_endpoint: str
+    authorization_endpoint: str | None = None
+    registration_endpoint: str | None = None
+    revocation_endpoint: str | None = None
+    auth_methods: tuple[str, ...] = ("client_secret_basic",)
+    signing_algorithms: tuple[str, ...] = ()
+    """``token_endpoint_auth_signing_alg_values_supported``."""
+    dpop_algorithms: tuple[str, ...] = ()
+    scopes: tuple[str, ...] = ()
+    takes_metadata_urls: bool = False
+    """True if a client can be the URL of its metadata document."""
+    sends_issuer: bool = False
+    """True if each authorization response has ``iss``."""
+
+
+def read_server(
+    response: AuthResponse, issuer: str | None, *, for_code: bool
+) -> AuthorizationServer | None:
+    """Return the metadata in a response; None if it may be at the next URL.
+
+    Args:
+        response: the response.
+        issuer: the issuer from which its URL was built. None for a server of 2025-03-26, whose
+            metadata is at the origin of the MCP server, names any issuer, and may not say whether
+            it supports PKCE.
+        for_code: True if the server must support authorization codes with PKCE.
+
+    Raises:
+        AuthorizationFailed: it is of another issuer, or lacks what the flow needs.
+    """
+    document = document_of(response)
+    if document is None:
+        return None
+    named = string_in(document, "issuer")
+    if named is None or not (issuer is None or is_same_issuer(named, issuer)):
+        what = f"is of the issuer {cut(named or '')!r}, and not of {cut(issuer or '')!r}"
+        raise response.failed(what, "issuer_mismatch")
+    token_endpoint = _endpoint(response, document, "token_endpoint")
+    if token_endpoint is None:
+        raise response.failed("names no token_endpoint", "no_token_endpoint")
+    if for_code:
+        _check_code_support(response, document, is_old=issuer is None)
+    return AuthorizationServer(
+        issuer=named,
+        token_endpoint=token_endpoint,
+        authorization_endpoint=_endpoint(response, document, "authorization_endpoint"),
+        registration_endpoint=_endpoint(response, document, "registration_endpoint"),
+        revocation_endpoint=_endpoint(response, document, "revocation_endpoint"),
+        auth_methods=strings_in(document, "token_endpoint_auth_methods_supported")
+        or ("client_secret_basic",),
+        signing_algorithms=strings_in(document, "token_endpoint_auth_signing_alg_values_supported")
+        or (),
+        dpop_algorithms=strings_in(document, "dpop_signing_alg_values_supported") or (),
+        scopes=strings_in(document, "scopes_supported") or (),
+        takes_metadata_urls=document.get("client_id_metadata_document_supported") is True,
+        sends_issuer=document.get("authorization_response_iss_parameter_supported") is True,
+    )
+
+
+def default_server(endpoint: str) -> AuthorizationServer:
+    """Return what a server of 2025-03-26 without metadata supports.
+
+    Whether it supports PKCE is not known; that revision demands it of all servers.
+    """
+    issuer, authorization, token, registration = default_server_urls(endpoint)
+    return AuthorizationServer(
+        issuer=issuer,
+        token_endpoint=token,
+        authorization_endpoint=authorization,
+        registration_endpoint=registration,
+        auth_methods=("client_secret_basic", "client_secret_post", "none"),
+    )
+
+
+def _check_code_support(response: AuthResponse, document: dict[str, Any], *, is_old: bool) -> None:
+    if string_in(document, "authorization_endpoint") is None:
+        raise response.failed("names no authorization_endpoint", "no_authorization_endpoint")
+    if "code" not in (strings_in(document, "response_types_supported") or ()):
+        what = "does not list 'code' in response_types_supported"
+        raise response.failed(what, "code_unsupported")
+    # Without PKCE an intercepted code is as good as a token; 'plain' protects from nothing.
+    methods = strings_in(document, "code_challenge_methods_supported")
+    if "S256" not in (methods or ()) and not (is_old and methods is None):
+        what = "does not list 'S256' in code_challenge_methods_supported"
+        raise response.failed(what, "pkce_unsupported")
+
+
+def _endpoint(response: AuthResponse, document: dict[str, Any], name: str) -> str | None:
+    """Return the URL of an endpoint; its origin may be another than the issuer's."""
+    url = string_in(document, name)
+    if url is not None and not is_safe(url):
+        what = f"has a {name} that is not https: {cut(url)!r}"
+        raise response.failed(what, "unsafe_url")
+    return url
+
+
+def _is_issuer(issuer: str) -> bool:
+    return is_safe(issuer) and not urlsplit(issuer).query
+
+
+def is_same_issuer(named: str, issuer: str) -> bool:
+    """Return whether metadata is that of an issuer.
+
+    They must be the same string, except for the slash of an issuer without a path: the official
+    Python SDK 1.30 adds it to the issuers in its resource metadata. Both forms lead to the same
+    document. From here on only the issuer in the document is used.
+    """
+    shorter, longer = sorted((named, issuer), key=len)
+    return named == issuer or (longer == f"{shorter}/" and urlsplit(shorter).path == "")

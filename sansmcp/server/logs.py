@@ -1,0 +1,266 @@
+"""The logs of one instance in the store: operations in flight, and logs that others write.
+
+A store can fail for some seconds. What runs then waits: its operations are repeated, each time
+after a longer delay, until the store works again or ``Limits.store_retry_timeout`` has passed.
+
+A log that another instance may write is *watched*: its reader reads it when the store tells of a
+change, or from time to time if the store cannot.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+
+import attrs
+
+from ..effects import StoreAppend, StoreDrop, StoreEffect, StoreRead, StoreUnwatch, StoreWatch
+from ..store import Entry, Page, StreamKey
+from ..timers import Timer
+from .core import ServerCore
+
+_FIRST_DELAY = 0.05
+_LONGEST_DELAY = 1.0
+"""Seconds before a failed store operation is repeated, at most."""
+
+
+class StoreOperation:
+    """The part that started a store operation and gets its outcome.
+
+    A subclass overrides what can happen to its operations.
+    """
+
+    __slots__ = ()
+
+    def on_append_done(self) -> None:
+        """Handle an append that is done: the store has the entries."""
+
+    def on_append_conflict(self) -> None:
+        """Handle an append that conflicted: the log has an entry of that number."""
+
+    def on_append_behind(self) -> None:
+        """Handle an append to a log of which the store has lost the end."""
+
+    def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
+        """Handle the page that was read; None if the log does not exist."""
+
+    def on_settled(self) -> None:
+        """Tidy up after an operation that was completed, and whose outcome was handled."""
+
+    def may_repeat(self, effect: StoreEffect) -> bool:
+        """Return True if a failed operation is worth repeating, False if it is given up at once."""
+        return False
+
+    def failed(self, effect: StoreEffect) -> bool:
+        """Handle an operation that failed and is given up. Returns False if messages are lost."""
+        return True
+
+
+@attrs.define(eq=False)
+class PendingOperation:
+    """A store operation that is in flight, or waits to be repeated."""
+
+    user: StoreOperation | None
+    """The part that gets the outcome; None if no part needs it."""
+    give_up_at: float | None = None
+    """Time at which it is given up; None if it has not failed."""
+    delay: float = _FIRST_DELAY
+    """Seconds to wait before it is repeated, at most."""
+
+
+class LogReader(StoreOperation, ABC):
+    """A part that reads what another instance appends to a log."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def poll_store(self) -> None:
+        """Read what follows the entries that are known, unless there is no more need."""
+
+
+@attrs.define(eq=False)
+class _Watch:
+    """What a reader has to know of the log that it follows."""
+
+    works: bool = False
+    """True if the store tells of changes."""
+    is_waiting: bool = False
+    """True if the reader knows all entries, and waits for the next."""
+    is_polled: bool = True
+    """True if the log is also read from time to time."""
+    has_changed: bool = False
+    """True if the store told of a change while the reader was not waiting."""
+
+
+@attrs.define(eq=False, repr=False)
+class Logs:
+    """The store operations of this instance, and the logs that it watches."""
+
+    core: ServerCore
+    _pending: dict[StoreEffect, PendingOperation] = attrs.field(
+        factory=dict[StoreEffect, PendingOperation], init=False
+    )
+    """The operations in flight."""
+    _failed: dict[StoreEffect, PendingOperation] = attrs.field(
+        factory=dict[StoreEffect, PendingOperation], init=False
+    )
+    """Those that have failed, and are repeated later."""
+    _watches: dict[StreamKey, dict[LogReader, _Watch]] = attrs.field(
+        factory=dict[StreamKey, dict["LogReader", _Watch]], init=False
+    )
+    """The watched logs, each with its readers here."""
+    _appends: int = attrs.field(default=0, init=False)
+    """How many appends have begun; numbers their tokens."""
+    _numbers: int = attrs.field(default=0, init=False)
+    """How many entries of shared logs this instance has added."""
+    _failures: int = attrs.field(default=0, init=False)
+    """How many operations have failed; spreads their delays."""
+
+    def next_number(self) -> int:
+        """Return the number of the next entry that this instance adds to any shared log."""
+        self._numbers += 1
+        return self._numbers
+
+    # The store operations
+
+    def append(self, key: StreamKey, entries: Sequence[Entry], user: StoreOperation) -> StoreAppend:
+        """Append entries to a log; ``user`` gets the outcome."""
+        self._appends += 1
+        token = f"{self.core.instance}.{self._appends}"
+        effect = StoreAppend(stream=key, entries=tuple(entries), token=token)
+        self._start(effect, PendingOperation(user))
+        return effect
+
+    def read(
+        self, key: StreamKey, after: int, user: StoreOperation, *, limit: int, max_bytes: int
+    ) -> StoreRead:
+        """Read the entries that follow number ``after``; ``user`` gets the outcome."""
+        watch = self._watch_of(key, user) if isinstance(user, LogReader) else None
+        if watch is not None:
+            watch.is_waiting = watch.has_changed = False  # this read sees what was told of before
+        effect = StoreRead(stream=key, after=after, limit=limit, max_bytes=max_bytes)
+        self._start(effect, PendingOperation(user))
+        return effect
+
+    def drop(self, principal: str, session: str) -> None:
+        """Delete all logs of a session."""
+        self._start(StoreDrop(principal=principal, session=session), PendingOperation(None))
+
+    def _start(self, effect: StoreEffect, operation: PendingOperation) -> None:
+        self._pending[effect] = operation
+        self.core.effects.append(effect)
+
+    def pop_operation(self, effect: StoreEffect) -> PendingOperation | None:
+        """Return the operation of an effect; None if its outcome was reported before."""
+        return self._pending.pop(effect, None)
+
+    def repeat_later(self, effect: StoreEffect, operation: PendingOperation) -> bool:
+        """Repeat a failed operation after a delay. Returns False if it has failed for too long.
+
+        The delays of operations that fail together differ, so that they do not all come back at
+        once.
+        """
+        core = self.core
+        if operation.give_up_at is None:
+            operation.give_up_at = core.now + core.limits.store_retry_timeout
+        if core.has_stopped or core.now >= operation.give_up_at:
+            return False
+        self._failed[effect] = operation
+        self._failures += 1
+        share = 0.5 + _fraction(str(self._failures)) / 2
+        due = min(core.now + share * operation.delay, operation.give_up_at)
+        operation.delay = min(2 * operation.delay, _LONGEST_DELAY)
+        core.timers.set(Timer.STORE_REPEAT, effect, due)
+        return True
+
+    def repeat(self, effect: StoreEffect) -> None:
+        """Repeat a failed operation now."""
+        self._start(effect, self._failed.pop(effect))
+
+    def give_up_failed(self) -> None:
+        """Repeat no operation any more, because the server has stopped."""
+        failed, self._failed = self._failed, {}
+        for effect, operation in failed.items():
+            self.core.timers.stop(Timer.STORE_REPEAT, effect)
+            if operation.user is not None:
+                operation.user.failed(effect)
+
+    # The logs that other instances write
+
+    def watch(self, key: StreamKey, reader: LogReader) -> None:
+        """Let the store tell of changes of a log, if it can; the reader reads them."""
+        if key not in self._watches:
+            self._watches[key] = {}
+            self.core.effects.append(StoreWatch(key))
+        works = any(watch.works for watch in self._watches[key].values())
+        # Those who watched already were told of what changed since this reader has read.
+        self._watches[key].setdefault(reader, _Watch(works, has_changed=works))
+
+    def watch_only(self, key: StreamKey, reader: LogReader) -> None:
+        """Let the reader poll a log once if the store tells of a change, and not otherwise."""
+        self.watch(key, reader)
+        watch = self._watches[key][reader]
+        watch.is_waiting, watch.is_polled = True, False
+
+    def _watch_of(self, key: StreamKey, reader: LogReader) -> _Watch | None:
+        return self._watches.get(key, {}).get(reader)
+
+    def unwatch(self, key: StreamKey, reader: LogReader) -> None:
+        """Poll a log no more."""
+        self.core.timers.stop(Timer.STORE_POLL, (key, reader))
+        readers = self._watches.get(key, {})
+        if readers.pop(reader, None) is not None and not readers:
+            del self._watches[key]
+            self.core.effects.append(StoreUnwatch(key))
+
+    def poll_later(self, key: StreamKey, reader: LogReader) -> None:
+        """Poll a log when the store tells of a change, or else after an interval.
+
+        The intervals of different logs differ, so that not all are read at once.
+        """
+        watch, limits = self._watch_of(key, reader), self.core.limits
+        interval = limits.store_poll_interval
+        if watch is not None:
+            if watch.has_changed:
+                watch.has_changed = False
+                reader.poll_store()
+                return
+            watch.is_waiting = True
+            if watch.works:
+                share = 0.75 + _fraction(key.stream) / 2
+                interval = max(interval, share * limits.store_check_interval)
+        self.core.timers.set(Timer.STORE_POLL, (key, reader), self.core.now + interval)
+
+    def poll_soon(self, key: StreamKey, reader: LogReader) -> None:
+        """Poll a log after an interval: it has changed, but the reader could not take more."""
+        self._watches[key][reader].is_waiting = True
+        due = self.core.now + self.core.limits.store_poll_interval
+        self.core.timers.set(Timer.STORE_POLL, (key, reader), due)
+
+    def on_watched(self, stream: StreamKey) -> None:
+        """The store tells of changes of a log from now on."""
+        for reader, watch in tuple(self._watches.get(stream, {}).items()):
+            watch.works = True
+            if watch.is_waiting and watch.is_polled:
+                self.poll_later(stream, reader)
+
+    def on_changed(self, stream: StreamKey) -> None:
+        """A log may have changed: let its readers poll it, at once or when they wait again."""
+        for reader, watch in tuple(self._watches.get(stream, {}).items()):
+            if watch.is_waiting:
+                self.poll(stream, reader)
+            else:
+                watch.has_changed = True
+
+    def poll(self, key: StreamKey, reader: LogReader) -> None:
+        """Let a reader poll a log now."""
+        if (watch := self._watch_of(key, reader)) is not None:
+            watch.is_waiting = False
+        self.core.timers.stop(Timer.STORE_POLL, (key, reader))
+        reader.poll_store()
+
+
+def _fraction(name: str) -> float:
+    """Return a number from 0 to 1 that is always the same for a name."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:4], "big") / 2**32

@@ -1,0 +1,300 @@
+"""The tasks of a server: which calls become tasks, and which tasks run here.
+
+A task belongs to no instance. Its state is in the store, and whoever gets a request about it reads
+it there. The handler runs at one instance, whose name is in the state. An instance that is asked
+about a task of another one follows the lease of that one for a while. If the other instance dies,
+the task ends with an error; or, if its handler is restartable, it is called again here.
+
+Source: the extension io.modelcontextprotocol/tasks at 2026-07-28; SEP-2663.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import attrs
+
+from ... import tasks
+from ...app import TaskRule, check_task_rule
+from ...codecs import jsonrpc
+from ...events import CallReceived
+from ...http import RequestHead
+from ...input_required import HandlerInput
+from ...messages import RequestId
+from ...meta_keys import LOG_LEVEL, meta_of
+from ...shares import Shares
+from ...store import StreamKey
+from .. import refusals
+from ..calls import CallOwner, Responder, RunningCall, TaskPlan
+from ..core import ServerCore
+from ..input_checks import missing_capability
+from ..leases import Lease, Peers
+from ..logs import Logs
+from .running_task import RunningTask
+from .task_operation import KnownTask, TaskOperation, task_key
+from .task_record import Reentry, TaskRecord
+
+_FOLLOWED = 120.0
+"""Seconds for which the instance of a task is followed after a client has asked for the task.
+Clients poll more often, whatever interval they are told.
+"""
+
+_MAX_RESTARTS = 3
+"""How often a handler is called again without saving progress: perhaps it kills its instance."""
+
+
+def require_declaration(capabilities: Mapping[str, Any], id: RequestId) -> None:
+    """Refuse a request whose client has not declared the extension."""
+    if not tasks.declares_tasks(capabilities):
+        raise missing_capability({"extensions": {tasks.EXTENSION: {}}}, id)
+
+
+@attrs.define(eq=False, repr=False)
+class TaskTable:
+    """The tasks whose handlers run here, and the operations on all tasks."""
+
+    _core: ServerCore
+    logs: Logs
+    _lease: Lease | None
+    """None if no other instance shares the store."""
+    _peers: Peers
+    _running: dict[StreamKey, RunningTask] = attrs.field(
+        factory=dict[StreamKey, RunningTask], init=False
+    )
+    """The tasks whose handlers run here, or whose states are being stored."""
+    _principals: Shares[str] = attrs.field(factory=Shares[str], init=False)
+    """The number of them by principal."""
+    _changing: Shares[StreamKey] = attrs.field(factory=Shares[StreamKey], init=False)
+    """The number of states that operations are appending here, by task."""
+
+    @property
+    def writes_logs(self) -> bool:
+        """True if tasks run here."""
+        return bool(self._running)
+
+    @property
+    def are_ending(self) -> bool:
+        """True if any task whose handler has ended is being stored."""
+        return any(not task.call.is_running for task in self._running.values())
+
+    # Calls that become tasks
+
+    def plan(self, call: RunningCall) -> TaskPlan | None:
+        """Return when a call becomes a task; None if it does not.
+
+        Raises RemoteProtocolError for a call that needs a task, and cannot become one.
+        """
+        rule = self._rule(call)
+        if rule is None:
+            if not self._core.options.shared_store:
+                return None
+            after = None if _loses_messages(call) else self._core.options.task_after
+        elif rule == "never":
+            return None
+        else:
+            after = self._core.options.task_after if isinstance(rule, str) else rule
+        is_required = rule == "required"
+        if is_required:
+            require_declaration(call.peer.client_capabilities, call.request.id)
+        if not tasks.declares_tasks(call.peer.client_capabilities):
+            return None
+        limit = self._limit(call.peer.principal)
+        if limit is not None:
+            if is_required:
+                raise refusals.TOO_MANY_TASKS(call.request.id, limit=limit)
+            return None
+        return TaskPlan(self, after, is_required)
+
+    def _rule(self, call: RunningCall) -> TaskRule:
+        """Return the rule of the application for a call."""
+        rule: TaskRule | Callable[[Any], TaskRule] = self._core.app.options_of("tools/call").task
+        if not callable(rule):
+            return rule
+        try:
+            chosen: TaskRule = rule(call)
+            check_task_rule(chosen)
+        except Exception as error:
+            # Not its text, which could contain secrets.
+            what = type(error).__name__
+            raise refusals.BAD_TASK_RULE(call.request.id, what=what) from error
+        return chosen
+
+    def _limit(self, principal: str) -> int | None:
+        """Return the limit that is reached; None if there is room for another task."""
+        limits = self._core.limits
+        if len(self._running) >= limits.max_tasks:
+            return limits.max_tasks
+        if principal and self._principals.of(principal) >= limits.max_tasks_per_principal:
+            return limits.max_tasks_per_principal
+        return None
+
+    def new_task(self, call: RunningCall, origin: Responder) -> RunningTask:
+        """Return a task for a call; ``origin`` gets the handle."""
+        core = self._core
+        reentry = None
+        if core.app.options_of(call.request.method).restartable:
+            given, saved = call.handler_input, call.saved_progress
+            state = given.state if saved is None else saved
+            responses = dict(given.input_responses)
+            reentry = Reentry(call.request, {}, responses, state)
+        time = core.wall_time()
+        record = TaskRecord(
+            created=time,
+            updated=time,
+            ttl=None,
+            poll_interval=core.options.task_poll_interval,
+            writer=core.instance,
+            reentry=reentry,
+        )
+        key = task_key(call.peer.principal, core.token())
+        task = RunningTask(core, self.logs, self, key, record, origin.head, call.peer, origin)
+        task.call = call
+        return self._add(key, task)
+
+    def _add(self, key: StreamKey, task: RunningTask) -> RunningTask:
+        self._running[key] = task
+        self._principals.change(key.principal, 1)
+        if self._lease is not None:
+            self._lease.keep(self)
+        return task
+
+    def on_settled(self, task: RunningTask) -> None:
+        """Forget a task: its handler runs no longer, and the store has its state.
+
+        Its handler may run here again already: a client may have answered the question before the
+        append of that was reported.
+        """
+        if self._running.get(task.key) is task:
+            del self._running[task.key]
+        self._principals.change(task.key.principal, -1)
+
+    # Operations
+
+    def operate(
+        self,
+        key: StreamKey,
+        decide: Callable[[TaskRecord], TaskRecord | None],
+        done: Callable[[KnownTask | None], None],
+        failed: Callable[[], None],
+        is_wanted: Callable[[], bool],
+        after: int = 0,
+    ) -> None:
+        """Read a task, and change it if ``decide()`` returns a new state.
+
+        ``done()`` gets the state at the end, or None if there is no such task. ``failed()`` is
+        called if the store has failed, and ``is_wanted()`` tells if that is worth another attempt.
+        ``after``: the number of an entry that was read before.
+        """
+        running = self._running.get(key)
+        operation = TaskOperation(
+            self._core,
+            self.logs,
+            key,
+            decide,
+            partial(self._on_known, key, done),
+            failed,
+            is_wanted,
+            self._changing,
+        )
+        operation.start(max(0, (after if running is None else running.seq) - 1))
+
+    def _on_known(
+        self, key: StreamKey, done: Callable[[KnownTask | None], None], known: KnownTask | None
+    ) -> None:
+        """Notice if a task has ended elsewhere, or if its instance may have died."""
+        done(known)
+        if known is not None:
+            running, record = self._running.get(key), known.record
+            if running is not None and known.seq > running.seq and record.is_terminal:
+                running.end_elsewhere()
+            elif record.status == tasks.WORKING and running is None:
+                self._follow(key, record)
+
+    def _follow(self, key: StreamKey, record: TaskRecord) -> None:
+        """Notice if the instance that runs a task has died."""
+        on_death = partial(self._on_death, key, record.writer, record.updated)
+        if record.writer == self._core.instance:
+            on_death()  # it has, and was this one before it was started again
+        else:
+            until = self._core.now + _FOLLOWED
+            self._peers.follow(record.writer, key, on_death, until, record.updated)
+
+    def _on_death(self, key: StreamKey, writer: str, updated: float) -> None:
+        """Go on with a task whose instance has died, or end it with an error.
+
+        ``updated``: the time of the state that was seen last. If there is another one, the instance
+        may have kept no lease only because the task waited for input.
+        """
+        TaskOperation(
+            self._core,
+            self.logs,
+            key,
+            partial(self._take_over, key, writer, updated),
+            partial(self._on_taken_over, key),
+            _nothing,
+            lambda: True,
+            self._changing,
+        ).start()
+
+    def _take_over(
+        self, key: StreamKey, writer: str, updated: float, record: TaskRecord
+    ) -> TaskRecord | None:
+        if record.status != tasks.WORKING or (record.writer, record.updated) != (writer, updated):
+            return None
+        # An append that makes this instance the writer may be done, and its completion may not have
+        # been reported yet. Then the handler is called when it is.
+        is_claimed = key in self._running or self._changing.of(key) > 0
+        if writer == self._core.instance and is_claimed:
+            return None
+        time, reentry = self._core.wall_time(), record.reentry
+        if reentry is None or reentry.restarts >= _MAX_RESTARTS:
+            error = refusals.TASK_LOST().reply
+            details = {"code": error.code, "message": error.message, "data": error.data}
+            record = record.failed(details, time)
+        else:
+            reentry = attrs.evolve(reentry, restarts=reentry.restarts + 1)
+            record = attrs.evolve(record, writer=self._core.instance, reentry=reentry)
+        return record.kept(time, self._core.limits.max_stored_age)
+
+    def _on_taken_over(self, key: StreamKey, known: KnownTask | None) -> None:
+        if known is None:
+            return
+        record = known.record
+        if known.is_changed and record.reentry is not None:
+            self.go_on(key, known, record.reentry, None)
+        elif record.status == tasks.WORKING and record.writer != self._core.instance:
+            self._follow(key, record)
+
+    def go_on(
+        self, key: StreamKey, known: KnownTask, reentry: Reentry, head: RequestHead | None
+    ) -> None:
+        """Call the handler of a task here; the state that says so is stored.
+
+        ``head``: that of the HTTP request with the last input response; None if there was none.
+        """
+        core, request = self._core, reentry.request
+        if core.has_stopped:
+            return  # this instance counts as dead, and others end the task
+        caller = CallOwner.of_meta(meta_of(request), key.principal, core.modern_versions[-1])
+        given = HandlerInput(reentry.responses, reentry.state)
+        task = RunningTask(
+            core, self.logs, self, key, known.record, head, caller, origin=None, seq=known.seq
+        )
+        call = task.call = RunningCall(core, caller, request, task, given, reentry.rounds)
+        call.join_task(task)
+        self._add(key, task).go_on()
+        core.stateless[call] = None
+        core.events.append(CallReceived(call))
+
+
+def _nothing() -> None:
+    """Do nothing: the next request about the task tries again."""
+
+
+def _loses_messages(call: RunningCall) -> bool:
+    """Return True if the client wants messages that a task does not send."""
+    meta = meta_of(call.request)
+    has_token = jsonrpc.is_request_id(meta.get("progressToken"))
+    return LOG_LEVEL in meta or (has_token and meta.get(tasks.PROGRESS_UNSHOWN) is not True)

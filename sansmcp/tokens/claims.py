@@ -1,0 +1,148 @@
+"""The claims of an access token: who it is from, for whom, and how long it is valid.
+
+Source: RFC 9068 section 4; RFC 7519 section 4.1; RFC 7662 section 2.2; 2025-06-18 to 2026-07-28,
+basic/authorization: Token Handling.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from ..authentication import Access, Refusal
+from ..codecs import json
+from ..errors import check_delay, check_type
+from ..protected_resource import check_identifier
+from ..scopes import parse_scope
+
+INVALID_TOKEN = Refusal(
+    message="The access token is not valid here: get another one", reason="invalid_token"
+)
+"""The refusal of every invalid token. What is wrong with it is for the operator alone."""
+
+UNDECIDED = Refusal(
+    503,
+    "The server cannot verify access tokens at present: try again later",
+    reason="verifier_unavailable",
+    retry_after=5,
+)
+"""The refusal while the authorization server does not answer. Status 401 would make every user log
+in.
+"""
+
+_LEEWAY = 30.0
+"""Seconds by which the clocks of this machine and of the authorization server may differ."""
+
+
+class TokenRejected(ValueError):
+    """An access token is not valid; the text says why, for the log of the operator."""
+
+
+class Undecided(Exception):
+    """It cannot be found out at present if an access token is valid; the text says why."""
+
+
+@attrs.frozen
+class VerifiedToken:
+    """What a valid access token says.
+
+    Attributes:
+        principal: the issuer, a space, and the subject: one issuer gives no subject twice.
+        scopes: the scopes.
+        expires_at: when it is valid no more, in seconds since 1970.
+    """
+
+    principal: str
+    scopes: tuple[str, ...]
+    expires_at: float
+
+    def access(self, now: float) -> Access:
+        """Return the Access that the token gives at ``now``, in seconds since 1970."""
+        return Access(self.principal, self.scopes, expires_in=max(0.0, self.expires_at - now))
+
+
+@attrs.frozen
+class TokenRules:
+    """What makes an access token valid here.
+
+    Attributes:
+        issuer: the authorization server, exactly as its metadata has it.
+        audience: the URL of this server, exactly as ``ProtectedResource.resource``.
+        leeway: seconds by which the clocks may differ.
+
+    Raises:
+        LocalProtocolError: ``issuer`` is not an https URL or one of this machine, ``audience`` is
+            no str, or ``leeway`` is negative.
+    """
+
+    issuer: str
+    audience: str
+    leeway: float = _LEEWAY
+
+    def __attrs_post_init__(self) -> None:
+        check_identifier("issuer", self.issuer)
+        check_type(str, audience=self.audience)
+        check_delay(leeway=self.leeway)
+
+    def check(self, claims: Mapping[str, Any], now: float) -> VerifiedToken:
+        """Return what a token says whose signature is valid.
+
+        Args:
+            claims: its claims.
+            now: the wall-clock time, in seconds since 1970.
+
+        Raises:
+            TokenRejected: it is from another issuer or for another server, expired or not valid
+                yet, bound to a key, or lacks a claim.
+        """
+        if claims.get("iss") != self.issuer:
+            raise TokenRejected(f"its issuer (iss) is not {self.issuer}")
+        return self._check_rest(claims, now)
+
+    def check_introspected(self, response: Mapping[str, Any], now: float) -> VerifiedToken:
+        """Return what the authorization server says of a token. Raises as :meth:`check` does.
+
+        The server need not name itself, nor a subject if there is no user.
+        """
+        if response.get("active") is not True:
+            raise TokenRejected("its authorization server says that it is not active")
+        if response.get("iss", self.issuer) != self.issuer:
+            raise TokenRejected(f"its issuer (iss) is not {self.issuer}")
+        return self._check_rest({"sub": response.get("client_id"), **response}, now)
+
+    def _check_rest(self, claims: Mapping[str, Any], now: float) -> VerifiedToken:
+        audience, subject = claims.get("aud"), claims.get("sub")
+        audiences = audience if json.is_array(audience) else [audience]
+        if self.audience not in audiences:
+            raise TokenRejected(f"its audience (aud) is not {self.audience}")
+        if not isinstance(subject, str) or not subject:
+            raise TokenRejected("it has no subject (sub)")
+        if "cnf" in claims:  # anybody who has seen it could use it, if it were taken as Bearer
+            raise TokenRejected("it is bound to a key (cnf), and sent as a Bearer token")
+        expires_at = _time(claims, "exp") + self.leeway
+        if now >= expires_at:
+            raise TokenRejected("it has expired (exp)")
+        for name in ("nbf", "iat"):
+            if name in claims and now < _time(claims, name) - self.leeway:
+                raise TokenRejected(f"it is not valid yet ({name})")
+        return VerifiedToken(f"{self.issuer} {subject}", _scopes(claims), expires_at)
+
+
+def _time(claims: Mapping[str, Any], name: str) -> float:
+    value = claims.get(name)
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        raise TokenRejected(f"it has no time {name}")
+    try:
+        return float(value)
+    except OverflowError:
+        raise TokenRejected(f"its time {name} is beyond all numbers") from None
+
+
+def _scopes(claims: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the scopes: of ``scope``, or of ``scp``, which some servers have instead."""
+    value = claims.get("scope", claims.get("scp"))
+    if json.is_array(value):
+        value = " ".join(each for each in value if isinstance(each, str))
+    return parse_scope(value)

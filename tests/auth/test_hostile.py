@@ -1,0 +1,339 @@
+"""Authorization servers and MCP servers that attack."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import pytest
+
+from sansmcp.addresses import AddressClass
+from sansmcp.auth.flow import Attempt, GiveUp, SendAgain
+from sansmcp.auth.options import Authorization
+from sansmcp.errors import AuthorizationFailed
+from sansmcp.http import BodyData, ResponseHead
+from sansmcp.states import AuthorizationState
+
+from .bench import ASM, PRM, PUBLIC, RESOURCE, SERVER, Answer, Asked, Bench, World
+
+EVIL = "https://evil"
+
+
+def redirecting(**change: Any) -> World:
+    """A person whose browser comes back with a changed query."""
+
+    def person(url: str) -> str:
+        parameters = dict(parse_qsl(urlsplit(url).query))
+        given = {"code": "stolen", "state": parameters["state"], **change}
+        return "?" + urlencode({name: value for name, value in given.items() if value is not None})
+
+    return World(person=person)
+
+
+@pytest.mark.parametrize("change", [{"iss": EVIL}, {"iss": "https://as/"}])
+def test_mix_up_no_code_is_sent(change: dict[str, str]) -> None:
+    bench = Bench(redirecting(**change)).start()
+    bench.refused()
+    assert bench.error.reason == "issuer_mismatch"
+    assert bench.forms() == []
+    assert bench.header == ""
+
+
+def test_mix_up_metadata_of_another_issuer() -> None:
+    server = {**SERVER, "issuer": EVIL}
+    bench = Bench(World(documents={PRM: RESOURCE, ASM: server})).start()
+    bench.refused()
+    assert bench.error.reason == "issuer_mismatch"
+    assert bench.urls == [PRM, ASM]
+    assert bench.world.opened == []
+
+
+def test_metadata_of_another_resource_leads_to_no_authorization_server() -> None:
+    resource = {**RESOURCE, "resource": "https://bank.example/mcp"}
+    bench = Bench(World(documents={PRM: resource, ASM: SERVER})).start()
+    bench.refused()
+    assert bench.error.reason == "resource_mismatch"
+    assert bench.urls == [PRM]
+
+
+@pytest.mark.parametrize("methods", [None, [], ["plain"]])
+def test_pkce_downgrade(methods: list[str] | None) -> None:
+    server = {**SERVER, "code_challenge_methods_supported": methods}
+    bench = Bench(World(documents={PRM: RESOURCE, ASM: server})).start()
+    bench.refused()
+    assert bench.error.reason == "pkce_unsupported"
+
+
+@pytest.mark.parametrize("state", [None, "", "injected"])
+def test_an_injected_code_is_ignored_and_the_person_can_go_on(state: str | None) -> None:
+    world = redirecting(state=state)
+    bench = Bench(world).start()
+    bench.refused()
+    assert bench.forms() == []
+    assert bench.flow.state is AuthorizationState.LOGIN
+    world.person = None
+    assert bench.flow.redirected(world.log_in(world.opened[0]) or "", bench.now)
+    bench.run()
+    assert bench.header == "Bearer token-1"
+
+
+def test_a_redirect_counts_once() -> None:
+    bench = Bench().start()
+    bench.refused()
+    redirect = bench.world.log_in(bench.world.opened[0])
+    assert not bench.flow.redirected(redirect or "", bench.now)
+    assert len(bench.forms()) == 1
+
+
+def test_a_denied_login_is_final() -> None:
+    bench = Bench(redirecting(code=None, error="access_denied")).start()
+    bench.refused()
+    assert bench.error.reason == "access_denied"
+    assert len(bench.world.opened) == 1
+
+
+@pytest.mark.parametrize(
+    "url", ["javascript:alert(1)", "file:///etc/passwd", "data:text/html,x", "http://as/a"]
+)
+def test_urls_that_a_browser_must_not_open(url: str) -> None:
+    server = {**SERVER, "authorization_endpoint": url}
+    bench = Bench(World(documents={PRM: RESOURCE, ASM: server})).start()
+    bench.refused()
+    assert bench.error.reason == "unsafe_url"
+    assert bench.world.opened == []
+
+
+@pytest.mark.parametrize("url", [PRM, ASM])
+@pytest.mark.parametrize("status", [301, 302, 307, 308])
+def test_redirects_of_metadata_are_not_followed(url: str, status: int) -> None:
+    bench = Bench()
+    bench.world.answers[url] = lambda asked: (status, b"", {"location": EVIL})
+    bench.start()
+    bench.refused()
+    assert bench.error.reason == "no_metadata"
+    assert not any(asked.startswith(EVIL) for asked in bench.urls)
+
+
+@pytest.mark.parametrize("path", ["register", "token"])
+@pytest.mark.parametrize("status", [302, 307, 308])
+def test_redirects_of_posts_are_not_followed(path: str, status: int) -> None:
+    bench = Bench()
+    bench.world.answers[f"https://as/{path}"] = lambda asked: (status, b"", {"location": EVIL})
+    bench.start()
+    bench.refused()
+    assert bench.error.reason == "refused"
+    assert not any(asked.startswith(EVIL) for asked in bench.urls)
+
+
+@pytest.mark.parametrize("url", [PRM, ASM, "https://as/register", "https://as/token"])
+def test_huge_responses(url: str) -> None:
+    bench = Bench()
+    bench.world.answers[url] = lambda asked: (200, b" " * 70_000)
+    bench.start()
+    bench.refused()
+    assert bench.error.reason == "response_too_large"
+
+
+@pytest.mark.parametrize("url", [PRM, ASM, "https://as/register", "https://as/token"])
+def test_slow_responses(url: str) -> None:
+    """A server that always sends a little more does not get more time."""
+    bench = Bench()
+    bench.world.answers[url] = lambda asked: None
+    bench.start()
+    bench.refused()
+    bench.flow.receive(ResponseHead(status=200), bench.now)
+    begin = bench.now
+    while bench.now < begin + 9:
+        bench.now += 1
+        assert bench.flow.deadline == begin + 10
+        bench.flow.receive(BodyData(b" "), bench.now)
+    bench.wait()
+    assert bench.error.reason == "no_response"
+    assert bench.pending is None
+
+
+def test_endpoints_of_another_origin_get_only_what_was_made_for_them() -> None:
+    """They are allowed. The browser is sent there, and the code of that login; nothing else."""
+    endpoints = {
+        "authorization_endpoint": f"{EVIL}/authorize",
+        "token_endpoint": f"{EVIL}/token",
+        "registration_endpoint": f"{EVIL}/register",
+    }
+    server = {**SERVER, **endpoints}
+    world = World(gives_refresh=True)
+    Bench(world).start().refused()
+    (earlier,) = [asked.form["code"] for asked in world.asked if asked.url == "https://as/token"]
+    world.documents = {
+        PRM: {**RESOURCE, "authorization_servers": ["https://as2"]},
+        ASM.replace("//as/", "//as2/"): {**server, "issuer": "https://as2"},
+    }
+    world.asked.clear()
+    bench = Bench(world).start()
+    bench.refused()
+    stolen = [asked for asked in world.asked if asked.url.startswith(EVIL)]
+    assert [asked.url for asked in stolen] == [f"{EVIL}/register", f"{EVIL}/token"]
+    assert stolen[1].form["client_id"] == "client-of-evil"
+    assert stolen[1].form["grant_type"] == "authorization_code"
+    shown = repr([(asked.headers, asked.body) for asked in stolen])
+    assert not any(secret in shown for secret in ("token-1", "refresh-1", f"{earlier}&"))
+
+
+def test_deep_metadata_is_no_metadata() -> None:
+    bench = Bench()
+    deep: Any = "x"
+    for _ in range(100):
+        deep = [deep]
+    bench.world.documents[PRM] = {**RESOURCE, "more": deep}
+    bench.start()
+    bench.refused()
+    assert bench.error.reason == "no_metadata"
+
+
+@pytest.mark.parametrize(
+    "host", ["127.0.0.1", "[::1]", "10.0.0.1", "169.254.169.254", "0x7f.1", "2130706433"]
+)
+@pytest.mark.parametrize("where", ["challenge", "issuer", "token_endpoint"])
+def test_internal_addresses_are_refused_without_a_resolver(host: str, where: str) -> None:
+    url = f"https://{host}/x"
+    challenge = "Bearer"
+    documents: dict[str, Any] = {PRM: RESOURCE, ASM: SERVER}
+    if where == "challenge":
+        challenge = f'Bearer resource_metadata="{url}"'
+    elif where == "issuer":
+        documents[PRM] = {**RESOURCE, "authorization_servers": [url]}
+    else:
+        documents[ASM] = {**SERVER, "token_endpoint": url}
+    bench = Bench(World(documents=documents)).start()
+    verdict = bench.refused(challenge=challenge)
+    assert bench.error.reason == "private_address"
+    # Nothing was requested yet if the challenge named it; the request is not sent again then.
+    assert isinstance(verdict, GiveUp if where == "challenge" else SendAgain)
+    assert not any(host in asked for asked in bench.urls)
+
+
+@pytest.mark.parametrize(
+    ("peer", "nearest"),
+    [
+        (PUBLIC, AddressClass.PUBLIC),
+        ("10.0.0.1", AddressClass.PRIVATE),
+        ("127.0.0.1", AddressClass.LOOPBACK),
+        ("169.254.169.254", AddressClass.PUBLIC),
+        ("", AddressClass.PUBLIC),
+    ],
+)
+def test_the_policy_is_that_of_the_connection_of_the_refusal(
+    peer: str, nearest: AddressClass
+) -> None:
+    world = World(lifetime=100.0, gives_refresh=True)
+    bench = Bench(world, Authorization(allowed_hosts={"IDP.corp"})).start()
+    bench.refused(peer=peer)
+    assert {policy.nearest for policy in bench.policies} == {nearest}
+    assert bench.policies[0].allowed_hosts == {"idp.corp"}
+    world.wall_time += 100
+    again = Bench(world).start()
+    assert [policy.nearest for policy in again.policies] == [nearest]
+
+
+def test_without_a_known_peer_a_literal_address_of_the_server_counts() -> None:
+    bench = Bench(endpoint="http://127.0.0.1:8/mcp").start()
+    bench.refused(peer="")
+    assert bench.policies[0].nearest is AddressClass.LOOPBACK
+
+
+def test_endless_logins_end() -> None:
+    bench = Bench().start()
+    attempt = Attempt("tools/call echo")
+    for _ in range(10):
+        attempt.sends, attempt.generation = attempt.sends + 1, bench.flow.generation
+        bench.refused(attempt=attempt)
+    assert len(bench.world.opened) <= 3
+
+
+def test_a_login_is_not_opened_a_second_time_while_one_is_pending() -> None:
+    bench = Bench(World(person=lambda url: None)).start()
+    for number in range(5):
+        bench.refused(attempt=bench.sent(f"operation {number}"))
+    assert len(bench.world.opened) == 1
+
+
+def test_what_an_attacker_says_is_not_shown_as_if_it_were_the_server() -> None:
+    world = redirecting(code=None, error="pay me", error_description="at https://evil", iss=EVIL)
+    bench = Bench(world).start()
+    bench.refused()
+    assert "pay me" not in str(bench.error)
+    assert "at https" not in str(bench.error)
+
+
+SECRETS = ("token-1", "refresh-1", "code-1", "hush")
+
+
+def test_secrets_are_in_no_repr_and_in_no_error() -> None:
+    world = World(gives_refresh=True)
+
+    def register(asked: Asked) -> Answer:
+        return 201, {"client_id": "c", "client_secret": "hush"}
+
+    world.answers["https://as/register"] = register
+    bench = Bench(world).start()
+    bench.refused()
+    document = next(iter(world.stored.values()))
+    assert all(json.dumps(document).count(secret) for secret in ("token-1", "refresh-1", "hush"))
+    shown = repr(
+        (
+            bench.flow,
+            bench.flow.tokens,
+            bench.flow.__dict__ if hasattr(bench.flow, "__dict__") else "",
+        )
+    )
+    assert not any(secret in shown for secret in SECRETS)
+
+
+LONG = "http://127.1.1." + "1" * 5000
+
+
+def test_a_number_of_thousands_of_digits_is_no_address() -> None:
+    resource = {**RESOURCE, "authorization_servers": [LONG]}
+    bench = Bench(World(documents={PRM: resource, ASM: SERVER})).start()
+    bench.refused()
+    assert isinstance(bench.error, AuthorizationFailed)
+    bench = Bench().start()
+    bench.refused(challenge=f'Bearer resource_metadata="{LONG}/"')
+    assert bench.header == "Bearer token-1"
+
+
+@pytest.mark.parametrize("method", ["private_key_jwt", "client_secret_basic"])
+def test_a_client_registered_for_what_it_cannot_do_uses_what_it_can(method: str) -> None:
+    world = World()
+    registered = {"client_id": "c", "token_endpoint_auth_method": method}
+    world.answers["https://as/register"] = lambda asked: (201, registered)
+    bench = Bench(world).start()
+    bench.refused()
+    assert bench.header == "Bearer token-1"
+
+
+def test_a_bug_ends_the_flow() -> None:
+    bench = Bench(World()).start()
+
+    def fail(count: int) -> bytes:
+        raise ZeroDivisionError("a bug")
+
+    bench.flow._random = fail  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    bench.refused()
+    assert bench.error.reason == "internal_error"
+    assert isinstance(bench.error.__cause__, ZeroDivisionError)
+    assert not bench.flow.is_busy
+
+
+@pytest.mark.parametrize(("peer", "is_refused"), [(PUBLIC, True), ("10.0.0.1", False), ("", False)])
+def test_no_token_goes_over_http_to_a_public_server(peer: str, is_refused: bool) -> None:
+    endpoint = "http://h/mcp"
+    prm = "http://h/.well-known/oauth-protected-resource/mcp"
+    world = World(documents={prm: {**RESOURCE, "resource": endpoint}, ASM: SERVER})
+    bench = Bench(world, endpoint=endpoint).start()
+    verdict = bench.refused(peer=peer)
+    if is_refused:
+        assert isinstance(verdict, GiveUp)
+        assert verdict.error.reason == "insecure_endpoint"
+    else:
+        assert bench.header == "Bearer token-1"

@@ -1,0 +1,204 @@
+"""Metadata is used only if it is about what was asked for, and complete."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sansmcp.auth.metadata import (
+    AuthorizationServer,
+    default_server,
+    metadata_request,
+    read_resource,
+    read_server,
+)
+from sansmcp.errors import AuthorizationFailed
+
+from .responses import response
+
+ENDPOINT = "https://h/mcp"
+ISSUER = "https://as"
+RESOURCE: dict[str, Any] = {"resource": ENDPOINT, "authorization_servers": [ISSUER]}
+SERVER: dict[str, Any] = {
+    "issuer": ISSUER,
+    "authorization_endpoint": "https://as/authorize",
+    "token_endpoint": "https://as/token",
+    "response_types_supported": ["code"],
+    "code_challenge_methods_supported": ["S256"],
+}
+
+
+def without(document: dict[str, Any], name: str) -> dict[str, Any]:
+    return {key: value for key, value in document.items() if key != name}
+
+
+def server(document: Any, issuer: str = ISSUER, *, for_code: bool = True) -> AuthorizationServer:
+    found = read_server(response(document), issuer, for_code=for_code)
+    assert found is not None
+    return found
+
+
+@pytest.mark.requirement("AUTH-C-025")
+def test_requests() -> None:
+    plain = metadata_request("x", "https://h/x")
+    assert (plain.method, plain.headers) == (b"GET", ((b"accept", b"application/json"),))
+    old = metadata_request("x", "https://h/x", version="2025-03-26")
+    assert old.headers[1:] == ((b"mcp-protocol-version", b"2025-03-26"),)
+
+
+@pytest.mark.parametrize(
+    ("status", "body"),
+    [(404, b"<html>"), (401, b"{}"), (302, b""), (304, b""), (200, b"<html>"), (200, b"[1]")],
+)
+def test_the_next_url_is_tried(status: int, body: bytes) -> None:
+    assert read_resource(response(body, status), ENDPOINT) is None
+    assert read_server(response(body, status), ISSUER, for_code=True) is None
+
+
+@pytest.mark.parametrize("status", [500, 503, 599])
+def test_a_server_error_ends_the_flow(status: int) -> None:
+    with pytest.raises(AuthorizationFailed, match=f"HTTP {status}"):
+        read_resource(response(b"", status), ENDPOINT)
+    with pytest.raises(AuthorizationFailed, match=f"HTTP {status}"):
+        read_server(response(b"", status), ISSUER, for_code=True)
+
+
+def test_a_resource_is_kept_as_published() -> None:
+    document = {
+        **RESOURCE,
+        "resource": "HTTPS://H:443",
+        "authorization_servers": ["https://as/", "http://evil", "https://b?q", "https://c"],
+    }
+    found = read_resource(response(document), ENDPOINT)
+    assert found is not None
+    assert found.resource == "HTTPS://H:443"
+    assert found.servers == ("https://as/", "https://c")
+    assert (found.scopes, found.requires_dpop) == ((), False)
+    more = {**RESOURCE, "scopes_supported": ["a"], "dpop_bound_access_tokens_required": True}
+    found = read_resource(response(more), ENDPOINT)
+    assert found is not None
+    assert (found.scopes, found.requires_dpop) == (("a",), True)
+
+
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        (without(RESOURCE, "resource"), "resource_mismatch"),
+        ({**RESOURCE, "resource": "https://evil/mcp"}, "resource_mismatch"),
+        ({**RESOURCE, "resource": "https://h/other"}, "resource_mismatch"),
+        ({**RESOURCE, "resource": 7}, "resource_mismatch"),
+        (without(RESOURCE, "authorization_servers"), "no_server"),
+        ({**RESOURCE, "authorization_servers": []}, "no_server"),
+        ({**RESOURCE, "authorization_servers": ["file:///etc"]}, "no_server"),
+        ({**RESOURCE, "authorization_servers": "https://as"}, "no_server"),
+    ],
+)
+def test_resources_that_are_refused(document: dict[str, Any], reason: str) -> None:
+    with pytest.raises(AuthorizationFailed) as caught:
+        read_resource(response(document), ENDPOINT)
+    assert caught.value.reason == reason
+
+
+def test_a_server_with_defaults() -> None:
+    found = server(SERVER)
+    assert found == AuthorizationServer(
+        issuer=ISSUER,
+        token_endpoint="https://as/token",
+        authorization_endpoint="https://as/authorize",
+    )
+
+
+def test_a_server_with_everything() -> None:
+    found = server(
+        {
+            **SERVER,
+            "registration_endpoint": "https://other/register",
+            "revocation_endpoint": "http://localhost/revoke",
+            "token_endpoint_auth_methods_supported": ["none"],
+            "token_endpoint_auth_signing_alg_values_supported": ["ES256"],
+            "dpop_signing_alg_values_supported": ["ES256"],
+            "scopes_supported": ["a"],
+            "client_id_metadata_document_supported": True,
+            "authorization_response_iss_parameter_supported": True,
+        }
+    )
+    assert found.registration_endpoint == "https://other/register"
+    assert found.revocation_endpoint == "http://localhost/revoke"
+    assert found.auth_methods == ("none",)
+    assert (found.signing_algorithms, found.dpop_algorithms) == (("ES256",), ("ES256",))
+    assert (found.scopes, found.takes_metadata_urls, found.sends_issuer) == (("a",), True, True)
+
+
+@pytest.mark.requirement("AUTH-C-012")
+@pytest.mark.parametrize(
+    ("named", "asked", "same"),
+    [
+        ("https://as", "https://as", True),
+        ("https://as/", "https://as", True),
+        ("https://as", "https://as/", True),
+        ("https://as//", "https://as", False),
+        ("https://as/t/", "https://as/t", False),
+        ("https://AS", "https://as", False),
+        ("https://as:443", "https://as", False),
+        ("https://evil", "https://as", False),
+    ],
+)
+def test_issuers(named: str, asked: str, same: bool) -> None:
+    document = {**SERVER, "issuer": named}
+    if same:
+        assert server(document, asked).issuer == named
+        return
+    with pytest.raises(AuthorizationFailed) as caught:
+        server(document, asked)
+    assert caught.value.reason == "issuer_mismatch"
+
+
+@pytest.mark.requirement("AUTH-C-022")
+@pytest.mark.parametrize(
+    ("document", "reason"),
+    [
+        (without(SERVER, "issuer"), "issuer_mismatch"),
+        (without(SERVER, "token_endpoint"), "no_token_endpoint"),
+        (without(SERVER, "authorization_endpoint"), "no_authorization_endpoint"),
+        (without(SERVER, "response_types_supported"), "code_unsupported"),
+        ({**SERVER, "response_types_supported": ["token"]}, "code_unsupported"),
+        (without(SERVER, "code_challenge_methods_supported"), "pkce_unsupported"),
+        ({**SERVER, "code_challenge_methods_supported": ["plain"]}, "pkce_unsupported"),
+        ({**SERVER, "token_endpoint": "http://as/token"}, "unsafe_url"),
+        ({**SERVER, "authorization_endpoint": "javascript:alert(1)"}, "unsafe_url"),
+        ({**SERVER, "registration_endpoint": "https://u:p@as/r"}, "unsafe_url"),
+    ],
+)
+def test_servers_that_are_refused(document: dict[str, Any], reason: str) -> None:
+    with pytest.raises(AuthorizationFailed) as caught:
+        server(document)
+    assert caught.value.reason == reason
+
+
+def test_without_a_code_flow_less_is_needed() -> None:
+    document = {"issuer": ISSUER, "token_endpoint": "https://as/token"}
+    assert server(document, for_code=False).authorization_endpoint is None
+
+
+def test_metadata_of_2025_03_26_names_any_issuer() -> None:
+    document = without({**SERVER, "issuer": "https://other"}, "code_challenge_methods_supported")
+    found = read_server(response(document), None, for_code=True)
+    assert found is not None
+    assert found.issuer == "https://other"
+    for wrong, reason in (
+        ({**SERVER, "code_challenge_methods_supported": ["plain"]}, "pkce_unsupported"),
+        (without(SERVER, "issuer"), "issuer_mismatch"),
+    ):
+        with pytest.raises(AuthorizationFailed) as caught:
+            read_server(response(wrong), None, for_code=True)
+        assert caught.value.reason == reason
+
+
+@pytest.mark.requirement("AUTH-C-011")
+def test_the_default_server_of_2025_03_26() -> None:
+    found = default_server("https://h/mcp")
+    assert found.issuer == "https://h"
+    assert found.authorization_endpoint == "https://h/authorize"
+    assert found.token_endpoint == "https://h/token"
+    assert found.registration_endpoint == "https://h/register"

@@ -1,0 +1,151 @@
+"""Credentials in a keyring: one of this test, and none at all."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Generator
+from pathlib import Path
+
+import keyring
+import pytest
+from keyring.backend import KeyringBackend
+from keyring.backends import fail
+from keyring.errors import KeyringError, KeyringLocked, PasswordDeleteError
+
+from sansmcp.credentials import CredentialsKey
+from sansmcp_login import FileCredentials, KeyringCredentials
+
+KEY = CredentialsKey("https://h/mcp", "me")
+
+
+class TestKeyring(KeyringBackend):
+    """Keeps secrets in memory; raises ``error`` if it is set."""
+
+    __test__ = False
+    priority = 1  # pyright: ignore
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.secrets: dict[tuple[str, str], str] = {}
+        self.error: Exception | None = None
+
+    def get_password(self, service: str, username: str) -> str | None:
+        self._check()
+        return self.secrets.get((service, username))
+
+    def set_password(self, service: str, username: str, password: str) -> None:
+        self._check()
+        self.secrets[service, username] = password
+
+    def delete_password(self, service: str, username: str) -> None:
+        self._check()
+        if self.secrets.pop((service, username), None) is None:
+            raise PasswordDeleteError("there is none")
+
+    def _check(self) -> None:
+        if self.error is not None:
+            raise self.error
+
+
+@pytest.fixture
+def system() -> Generator[TestKeyring, None, None]:
+    """The keyring of the system during a test."""
+    before, system = keyring.get_keyring(), TestKeyring()
+    keyring.set_keyring(system)
+    yield system
+    keyring.set_keyring(before)
+
+
+def test_documents_in_the_keyring(system: TestKeyring, tmp_path: Path) -> None:
+    credentials = KeyringCredentials(tmp_path)
+    assert credentials.load(KEY) is None
+    credentials.save(KEY, "one")
+    credentials.save(KEY, "zwei \u00fc")
+    assert KeyringCredentials(tmp_path).load(KEY) == "zwei \u00fc"
+    assert credentials.load(CredentialsKey("https://h/mcp")) is None
+    credentials.save(CredentialsKey("https://h/mcp"), "other")
+    assert sorted(system.secrets.values()) == ["other", "zwei \u00fc"]
+    assert credentials.delete(KEY)
+    assert not credentials.delete(KEY)
+    assert list(system.secrets.values()) == ["other"]
+
+
+def test_no_secret_is_in_the_directory(system: TestKeyring, tmp_path: Path) -> None:
+    credentials = KeyringCredentials(tmp_path)
+    credentials.save(KEY, "secret")
+    assert credentials.try_lock(KEY)
+    credentials.unlock(KEY)
+    files = list(tmp_path.iterdir())
+    assert [b"secret" in file.read_bytes() for file in files] == [False, False]
+
+
+def test_the_servers_of_the_documents(system: TestKeyring, tmp_path: Path) -> None:
+    credentials = KeyringCredentials(tmp_path)
+    assert credentials.stored_keys() == []
+    credentials.save(KEY, "x")
+    assert credentials.stored_keys() == [KEY]
+    assert FileCredentials(tmp_path).stored_keys() == []
+    system.secrets.clear()  # by a program of the system
+    assert not credentials.delete(KEY)
+    assert credentials.stored_keys() == []
+
+
+def test_the_lock_is_that_of_the_files(system: TestKeyring, tmp_path: Path) -> None:
+    files = FileCredentials(tmp_path)
+    first, second = KeyringCredentials(tmp_path), KeyringCredentials(tmp_path)
+    assert first.try_lock(KEY)
+    assert not second.try_lock(KEY)
+    assert not files.try_lock(KEY)
+    first.unlock(KEY)
+    assert second.try_lock(KEY)
+    second.unlock(KEY)
+
+
+@pytest.mark.parametrize("error", [KeyringLocked("no password"), RuntimeError("no password")])
+def test_a_keyring_that_fails(system: TestKeyring, tmp_path: Path, error: Exception) -> None:
+    credentials = KeyringCredentials(tmp_path)
+    system.error = error
+    text = "The keyring of the system failed: no password"
+    with pytest.raises(OSError, match=text):
+        credentials.load(KEY)
+    with pytest.raises(OSError, match=text):
+        credentials.save(KEY, "x")
+    assert credentials.stored_keys() == []
+
+
+def test_a_document_that_cannot_be_deleted(
+    system: TestKeyring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    credentials = KeyringCredentials(tmp_path)
+    credentials.save(KEY, "x")
+
+    def refuse(*_: object) -> None:
+        raise KeyringError("not now")
+
+    monkeypatch.setattr(system, "delete_password", refuse)
+    with pytest.raises(OSError, match="not now"):
+        credentials.delete(KEY)
+    assert credentials.stored_keys() == [KEY]
+
+
+def test_without_a_keyring(tmp_path: Path) -> None:
+    before = keyring.get_keyring()
+    keyring.set_keyring(fail.Keyring())  # type: ignore[no-untyped-call]
+    try:
+        with pytest.raises(OSError, match="This system has no keyring, or none that runs"):
+            KeyringCredentials(tmp_path).load(KEY)
+    finally:
+        keyring.set_keyring(before)
+
+
+def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing else of sansmcp_login needs it."""
+    monkeypatch.setitem(sys.modules, "keyring", None)
+    credentials = KeyringCredentials(tmp_path)
+    assert credentials.stored_keys() == []
+    with pytest.raises(OSError, match=r"pip install 'sansmcp\[keyring\]'"):
+        credentials.save(KEY, "x")
+    code = "import sys, sansmcp_login; print('keyring' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"
