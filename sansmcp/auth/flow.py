@@ -673,10 +673,14 @@ class Flow:
         options, wanted = self._options, tokens.client_id
         if options.client is not None:
             return options.client if options.client.client_id == wanted else None
-        if wanted is not None and wanted == options.client_metadata_url:
-            return OAuthClient(client_id=wanted, auth_method="none")
         stored = self._saved.clients.get(tokens.issuer)
-        return stored if stored is not None and stored.client_id == wanted else None
+        if stored is not None and stored.client_id == wanted:
+            return stored
+        # It has a metadata document, or another process has registered one more since. Of a public
+        # client the id is enough.
+        if wanted is None or tokens.auth_method != "none":
+            return None
+        return OAuthClient(client_id=wanted, auth_method="none")
 
     # Grants
 
@@ -902,7 +906,7 @@ class Flow:
             return True
         tokens = stored
         client = self._client_of(tokens)
-        if client is None and tokens.auth_method != "none":
+        if client is None and tokens.client_id is not None:
             return self._refresh_impossible()
         self._key = tokens.dpop_key
         form = {"grant_type": "refresh_token", "refresh_token": stored.refresh_token}

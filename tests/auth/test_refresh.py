@@ -236,6 +236,39 @@ def test_a_registration_does_not_replace_what_another_process_has_stored() -> No
     assert bench.world.locked == set()
 
 
+def with_another_client(shared: World, **changes: Any) -> None:
+    """Another process has registered once more since the login, and stored its client."""
+    document = json.loads(shared.stored[KEY])
+    document["clients"]["https://as"] |= {"client_id": "newer", **changes}
+    shared.stored[KEY] = json.dumps(document)
+
+
+def test_tokens_are_refreshed_with_the_id_of_their_own_public_client() -> None:
+    bench = logged_in(world())
+    with_another_client(bench.world)
+    bench.world.wall_time += 100
+    bench.flow.prepare(bench.now)
+    bench.run()
+    assert bench.header == "Bearer token-2"
+    assert bench.forms()[-1]["client_id"] == "client-of-as"
+
+
+def test_tokens_of_a_client_whose_secret_is_lost_are_not_refreshed() -> None:
+    server = {**SERVER, "token_endpoint_auth_methods_supported": ["client_secret_basic"]}
+    shared = world(documents={PRM: RESOURCE, ASM: server})
+    shared.answers["https://as/register"] = lambda asked: (
+        201,
+        {"client_id": "older", "client_secret": "s"},
+    )
+    bench = logged_in(shared)
+    with_another_client(shared, client_secret="t")
+    shared.wall_time += 100
+    bench.flow.prepare(bench.now)
+    bench.run()
+    assert bench.urls == []
+    assert bench.header == ""
+
+
 def test_a_refused_refresh_before_a_request_discards_the_token() -> None:
     bench = logged_in(world())
     bench.world.answers["https://as/token"] = spent
@@ -273,12 +306,14 @@ def test_a_refresh_that_is_lost_twice_fails_and_keeps_the_token() -> None:
     assert bench.world.locked == set()
 
 
-def test_a_given_client_that_has_changed_cannot_refresh() -> None:
-    server = {**SERVER, "token_endpoint_auth_methods_supported": ["client_secret_basic"]}
+@pytest.mark.parametrize("secret", [None, "s"])
+def test_a_given_client_that_has_changed_cannot_refresh(secret: str | None) -> None:
+    methods = ["none", "client_secret_basic"]
+    server = {**SERVER, "token_endpoint_auth_methods_supported": methods}
     shared = world(documents={PRM: RESOURCE, ASM: server})
-    logged_in(shared, Authorization(client=OAuthClient(client_id="a", client_secret="s")))
+    logged_in(shared, Authorization(client=OAuthClient(client_id="a", client_secret=secret)))
     shared.wall_time += 100
-    bench = Bench(shared, Authorization(client=OAuthClient(client_id="b", client_secret="s")))
+    bench = Bench(shared, Authorization(client=OAuthClient(client_id="b", client_secret=secret)))
     bench.start()
     assert bench.urls == []
     assert bench.header == ""
