@@ -4,7 +4,8 @@
 # make conformance   the official conformance suite, against every adapter
 # make requirements  which rules of the protocol are proven, and docs/requirements.md
 # make requirements-proof  break rules of the protocol, and see the tests of each fail
-# make simulate SECONDS=600   worlds of fresh seeds, until one fails or the time is over
+# make simulate SECONDS=600   worlds of fresh seeds, until one fails or the time is over;
+#     SIMULATE="--from N": of the seeds from N on
 # make planted  plant bugs, and see the simulator find them; PLANTED="--draw 3", or names
 # make fuzz SECONDS=600   100,000 mutations, then fuzzing by coverage for so long
 # make chaos    clients and servers of several libraries, with a network that breaks between them
@@ -70,7 +71,7 @@ conformance: $(VENV)/installed-dev
 
 SECONDS = 60
 simulate: $(VENV)/installed-dev
-	$(BIN)/python -m tests.simulation --seconds $(SECONDS)
+	$(BIN)/python -m tests.simulation --seconds $(SECONDS) $(SIMULATE)
 
 planted: $(VENV)/installed-dev
 	$(BIN)/python -m tests.planted $(PLANTED)

@@ -60,7 +60,8 @@ def main() -> int:
     bugs = _chosen(options)
     rows: list[Row] = []
     with ThreadPoolExecutor(options.jobs) as pool:
-        for row in pool.map(partial(_try, seconds=options.seconds), bugs):
+        first = None if options.seed is None else options.seed * 1000
+        for row in pool.map(partial(_try, seconds=options.seconds, first=first), bugs):
             print(row, flush=True)
             rows.append(row)
     found = [row.seconds for row in rows if row.ending is Ending.FOUND]
@@ -76,7 +77,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.planted")
     parser.add_argument("names", nargs="*", metavar="NAME", help="which bugs; default: all")
     parser.add_argument("--draw", type=int, metavar="N", help="only so many of them")
-    parser.add_argument("--seed", type=int, help="of the draw; default: a fresh one")
+    parser.add_argument("--seed", type=int, help="of the draw and worlds; default: fresh")
     parser.add_argument("--seconds", type=float, default=60.0, help="of simulation for each")
     parser.add_argument("--jobs", type=int, default=1, help="bugs at a time")
     return parser.parse_args()
@@ -96,9 +97,11 @@ def _chosen(options: argparse.Namespace) -> Sequence[Patch]:
     return random.Random(seed).sample(chosen, min(options.draw, len(chosen)))
 
 
-def _try(bug: Patch, seconds: float) -> Row:
+def _try(bug: Patch, seconds: float, first: int | None) -> Row:
+    """Try a bug in worlds of fresh seeds, or of those from ``first`` on."""
     command = ("-m", "tests.simulation", "--shrink", "0", "--seconds", f"{seconds:g}")
-    trial = attempt(bug, command, time_limit=seconds + _STARTING)
+    seeds = () if first is None else ("--from", f"{first}")
+    trial = attempt(bug, command + seeds, time_limit=seconds + _STARTING)
     if trial.ending is not Ending.FOUND:
         said = trial.output if trial.ending is Ending.STALE else ""
         return Row(name=bug.name, ending=trial.ending, said=said, seconds=trial.seconds)
