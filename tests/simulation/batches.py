@@ -146,7 +146,6 @@ class Batcher:
             "stop",
             "sessions",
             "kill",
-            "nap",
         }
         if not (self.world.causes & excuses or self._is_broken):
             self.world.fail("causes", f"{self.name} {what} (of {sorted(self.world.causes)})")

@@ -639,7 +639,7 @@ class Customer(Host):
     def lacks_answer(self, marker: Any, seconds: float) -> None:
         """A server has waited in vain for an answer; this is no wonder if there was none."""
         if seconds > 60 and tuple(marker) in self.answered and not self.closes_early:
-            causes = (*_CAUSES["RequestTimeout"], "stall", "nap", "ghost", "end", "stop")
+            causes = (*_CAUSES["RequestTimeout"], "stall", "ghost", "end", "stop")
             self.needs(f"the answer to {marker} has not arrived", *causes)
 
     def is_ignored(self, what: str) -> None:
@@ -1166,7 +1166,6 @@ _ANY = (
     "ghost",
     "sessions",
     "impatient",
-    "nap",
     "stop",
     "redirected",
     "unauthorized",

@@ -492,7 +492,7 @@ class World:
             self.settings.update(
                 task_after=pick("task after", (0.0, 0.05, 0.3, 1.0, None)),
                 task_poll_interval=pick("task poll", (0.2, 1.0, 1.0, 5.0)),
-                wall_clock=lambda: 1.7e9 + self.clock.now,
+                wall_clock=lambda: self.wall_time,
             )
         self.store: NotingStore | None = None
         """One in memory that all instances share."""
@@ -1267,6 +1267,18 @@ class World:
 
         self.clock.call_later(bound, look)
 
+    def _may_be_over(self, customer: Customer, listener: Errand) -> bool:
+        """Whether there is a reason for which a server ends the stream of a listener."""
+        if listener.subject and (self.tasks.is_over(listener) or self.tasks.has_expired(listener)):
+            return True
+        expires = customer.seat is not None and customer.seat.has_expired
+        return expires or "stop" in self.causes
+
+    @property
+    def wall_time(self) -> float:
+        """The time of day, which all instances share."""
+        return 1.7e9 + self.clock.now
+
     @property
     def _outages_end(self) -> float:
         return max((outage.ends for outage in self.outages), default=0.0)
@@ -1281,10 +1293,7 @@ class World:
             self.tasks.check_result(made, result)
         elif errand.subject:
             self.tasks.check_answered(customer, made, result)
-        is_over = errand.lasts and errand.subject and self.tasks.is_over(errand)
-        expires = customer.seat is not None and customer.seat.has_expired
-        excused = is_over or expires or {"stop", "nap"} & self.causes
-        if errand.lasts and not excused:
+        if errand.lasts and not self._may_be_over(customer, errand):
             self.fail("causes", f"{errand.name} is over, and no server has stopped")
         if errand.method in (SUBSCRIBE, UNSUBSCRIBE):
             customer.is_subscribed = errand.method == SUBSCRIBE

@@ -346,8 +346,15 @@ class Tasks:
 
     def is_over(self, listener: Errand) -> bool:
         """Whether the task has ended that a client listens to."""
+        return self._listened_to(listener).is_terminal
+
+    def has_expired(self, listener: Errand) -> bool:
+        """Whether the server has forgotten the task that a client listens to."""
+        return self._listened_to(listener).is_expired(self._world.wall_time)
+
+    def _listened_to(self, listener: Errand) -> TaskRecord:
         (wanted,) = listener.params["notifications"][TASK_IDS]  # type: ignore[index]
-        return self._tasks[self._known[wanted]].last.is_terminal
+        return self._tasks[self._known[wanted]].last
 
     def check_result(self, made: Made, result: Any) -> None:
         """A call with a handle has its result, which is the one in the store."""
