@@ -37,6 +37,7 @@ def accept(request: sansmcp.ServerRequest) -> dict[str, Any]:
 
 SETTINGS: dict[str, Any] = {
     "versions": (MODERN,),
+    "probe_timeout": 60,  # their process may start slowly
     "capabilities": {"elicitation": {}},
     "request_handlers": {"elicitation/create": accept},
 }
