@@ -928,7 +928,7 @@ class Client:
             self._fail(outcome.error)
             return
         assert not isinstance(outcome, Confirm | Ready)
-        self._discard_session()
+        self._not_cancelled(self._discard_session(), "the session has ended")
         self._cache.clear()
         failed: list[int] = []
         for call in tuple(self._calls.values()):
@@ -948,20 +948,30 @@ class Client:
         outcome = self._opening.session_lost(refusal, self._now)
         self._reopen_session(outcome, PendingRequest.session_lost)
 
-    def _discard_session(self) -> None:
-        """Discard everything of the session except the calls."""
+    def _discard_session(self) -> list[Request]:
+        """Discard everything of the session except the calls.
+
+        Returns each ``tasks/cancel`` that the server has not confirmed.
+        """
         self._end_opening_request(complete=False)
         self._timers.stop(Timer.OPENING, _ONLY)
         for id in self._server_requests.clear():
             self._events.append(ServerRequestCancelled(id, "the session has ended"))
         self._stop_standalone_stream()
         self._timers.stop(Timer.CLOSE, _ONLY)
-        for number in self._posts.clear():
-            self._timers.stop(Timer.POST, number)
+        posts = self._posts.clear()
+        for post in posts:
+            self._timers.stop(Timer.POST, post.number)
         for number in tuple(self._exchanges):
             self._abort(number)
         self._message_url = None
         self._opening_held = None
+        return [post.message for post in posts if isinstance(post.message, Request)]
+
+    def _not_cancelled(self, cancellations: Sequence[Request], reason: str) -> None:
+        """Report each ``tasks/cancel`` that the server has not confirmed."""
+        for cancellation in cancellations:
+            self._events.append(MessageUndelivered(cancellation, reason))
 
     def _fail(self, error: CallError) -> None:
         """Close the client because of an error."""
@@ -976,11 +986,16 @@ class Client:
             self._opening.close()
             self._events.append(Closed(None))
             return
-        self._discard_session()
+        cancellations = self._discard_session()
         self._opening.close()
         if self._authorizing is not None:
             self._authorizing.flow.close()
             self._run_authorization(self._authorizing)
+        if error is not None:
+            self._not_cancelled(cancellations, str(error))
+            cancellations = []
+        for cancellation in cancellations:
+            self._post(cancellation)
         for task in tasks:
             self._cancel_task(task)
         if self._process is not None and self._process.state not in (
@@ -998,7 +1013,7 @@ class Client:
 
     def _closed(self) -> None:
         """Report that the client is closed: the session has ended, or there was none."""
-        self._discard_session()
+        self._not_cancelled(self._discard_session(), "the client was closed")
         self._opening.closed()
         self._events.append(Closed(self._error))
 

@@ -151,13 +151,13 @@ class Posts:
         reason = f"no response within {self._limits.post_timeout:g} s (post_timeout)"
         return self._failed(post, reason, now, is_retryable=True)
 
-    def clear(self) -> tuple[int, ...]:
-        """Discard all messages, and return their numbers."""
-        numbers = tuple(self._all)
+    def clear(self) -> tuple[PendingPost, ...]:
+        """Discard all messages, and return them."""
+        posts = tuple(self._all.values())
         self._all.clear()
         self._waiting.clear()
         self._open = 0
-        return numbers
+        return posts
 
     def _queue(self, post: PendingPost, now: float) -> None:
         post.is_delayed, post.deadline = False, now + self._limits.post_timeout

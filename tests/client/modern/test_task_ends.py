@@ -23,6 +23,7 @@ from sansmcp.events import (
     ProtocolViolation,
     TaskUpdated,
 )
+from sansmcp.messages import Request
 from sansmcp.states import ClientState
 
 from ..harness import LATEST, Asked, ClientHarness, initialized, only_failure, response
@@ -220,6 +221,42 @@ def test_as_many_cancellations_wait_as_other_messages() -> None:
 
 
 # The client
+
+
+@requirement("TASKS-C-009")
+def test_a_cancellation_is_not_lost_if_the_client_closes_at_once() -> None:
+    harness = ModernClientHarness(standalone_stream=False).connect()
+    harness.run_command(harness.client.cancel, begin(harness))
+    asked = cancellation(harness)
+    harness.run_command(harness.client.close)
+    assert asked.aborted
+    assert harness.client.state is ClientState.CLOSING
+    cancellation(harness).result()
+    assert harness.take_events()[-1] == Closed(None)
+
+
+@pytest.mark.parametrize("how", ["close", "fail", "a new session"])
+def test_a_cancellation_that_does_not_arrive_is_reported(how: str) -> None:
+    harness = ModernClientHarness(standalone_stream=False, close_timeout=3).connect()
+    harness.run_command(harness.client.cancel, begin(harness))
+    asked = cancellation(harness)
+    harness.events.clear()
+    match how:
+        case "close":
+            harness.run_command(harness.client.close)
+            asked = cancellation(harness)
+            harness.wait(3)
+        case "fail":
+            _, other = harness.call()
+            other.answer(refused_version(other.id, "2099-01-01"), 400)
+        case _:
+            _, other = harness.call()
+            other.answer(refused_version(other.id, MODERN), 400)
+    undelivered = [event for event in harness.events if isinstance(event, MessageUndelivered)]
+    assert [event.message for event in undelivered] == [
+        Request(asked.id, "tasks/cancel", {"taskId": ID})
+    ]
+    assert asked.aborted
 
 
 @requirement("TASKS-C-009")
