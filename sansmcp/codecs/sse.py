@@ -55,8 +55,8 @@ _SHORT_BYTES = 1024
 """Up to this size a chunk is tried as one whole block, and a cut block waits as it is."""
 
 _WINDOW_BYTES = 16 * 1024
-"""The most bytes that :meth:`SseDecoder.next_event` parses at once, because the events that are made
-of them can take many times as much memory.
+"""The most bytes that :meth:`SseDecoder.next_event` parses at once, because the events that are
+made of them can take many times as much memory.
 """
 
 _USUAL = r"(?:(?:id: ?(\S.*)|event: ?(\S.*))\n)*data: ?(.*)\n\n"
