@@ -78,6 +78,23 @@ def test_the_app_is_that_of_the_upstream_server_without_its_tasks() -> None:
         handler(None)
 
 
+# Progress
+
+
+def test_progress_that_starts_again_is_not_reported_twice() -> None:
+    bench = Bench(OLD, OLD)
+    call = begun(bench)
+    call.progress(2, now=bench.now)
+    bench.run()
+    assert bench.relay is not None
+    for progress in (1, 2):
+        again = ProgressReceived(call=1, progress=progress)
+        bench.relay.receive_client_event(again, now=bench.now)
+    bench.run()
+    (told,) = [each for each in bench.down.events if isinstance(each, ProgressReceived)]
+    assert told.progress == 2
+
+
 # Questions
 
 
@@ -374,7 +391,8 @@ def test_a_client_that_comes_back_without_its_input_is_asked_again() -> None:
         pass
     (event,) = bench.down.server_events
     assert isinstance(event, CallReceived)
-    event.call.handler_input = HandlerInput({}, event.call.handler_input.state)
+    without = HandlerInput({}, event.call.handler_input.state)
+    setattr(event.call, "handler_input", without)  # noqa: B010 (an attribute of the machine's call)
     bench.run()
     bench.client.respond(question(bench).id, {"action": "decline"}, now=bench.now)
     bench.run()
