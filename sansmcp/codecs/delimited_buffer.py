@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ..errors import LocalProtocolError, RemoteProtocolError, check_type
 
-CR_BYTE, LF_BYTE = b"\r\n"
+NUL_BYTE, CR_BYTE, LF_BYTE = b"\0\r\n"
 """Integers, because ``in`` takes five times as long with a string of one byte."""
 
 _WINDOW = 16 * 1024
@@ -27,9 +27,7 @@ class DelimitedBuffer:
 
         Raises LocalProtocolError if ``limit`` is not an int above zero.
         """
-        check_type(int, limit=limit)
-        if limit < 1:
-            raise LocalProtocolError(f"limit must be above zero, and is {limit}")
+        check_limit(limit)
         self._limit = limit
         self.window = min(limit, _WINDOW)
         """How many bytes, from the first one on, :meth:`next_complete` searches."""
@@ -67,6 +65,13 @@ class DelimitedBuffer:
         del self.waiting[:count]
         self._searched = 0
         return taken
+
+
+def check_limit(limit: int) -> None:
+    """Raise LocalProtocolError if a limit is not an int above zero."""
+    check_type(int, limit=limit)
+    if limit < 1:
+        raise LocalProtocolError(f"limit must be above zero, and is {limit}")
 
 
 def message_too_large(limit: int) -> RemoteProtocolError:

@@ -25,7 +25,14 @@ import attrs
 
 from ..errors import LocalProtocolError, RemoteProtocolError, check_type
 from ..types import Idle, elide, redact
-from .delimited_buffer import CR_BYTE, LF_BYTE, DelimitedBuffer, as_bytes, message_too_large
+from .delimited_buffer import (
+    CR_BYTE,
+    LF_BYTE,
+    NUL_BYTE,
+    as_bytes,
+    check_limit,
+    message_too_large,
+)
 
 KEEP_ALIVE = b":\n\n"
 """A comment, which readers ignore, to keep a quiet connection alive. WHATWG advises one every 15
@@ -39,24 +46,31 @@ It has no data, so it is not dispatched.
 
 _BOM = b"\xef\xbb\xbf"
 
-_SCAN_THRESHOLD_BYTES = 1024
-"""Up to this size an unfinished block waits without being searched again."""
+_SAMPLE_BYTES, _SAMPLE_LINES = 1024, 6
+"""A chunk that does not begin with so many line ends in so many bytes is parsed line by line, which
+is faster for long lines.
+"""
 
-_USUAL_BLOCK = re.compile(
-    r"(?:(?:id: ?(\S.*)|event: ?(\S.*))\n)*data: ?(.*)\n\n"
-    r"|((?:.+\n)*\n)"
-)
-"""A block in the form that nearly all servers write, or any other block, in a text without NUL.
+_SHORT_BYTES = 1024
+"""Up to this size a chunk is tried as one whole block, and a cut block waits as it is."""
+
+_WINDOW_BYTES = 16 * 1024
+"""The most bytes that :meth:`SseDecoder.next_event` parses at once, because the events that are
+made of them can take many times as much memory.
+"""
+
+_USUAL = r"(?:(?:id: ?(\S.*)|event: ?(\S.*))\n)*data: ?(.*)\n\n"
+"""A block in the form that nearly all servers write, in a text without CR and NUL.
 
 ``.`` is fast; a set of characters takes ten times as long.
 """
 
-_BLOCK = re.compile(r"(?:.+\n)*\n")
-
-_FIELD = re.compile(r"(data|event|id|retry)(?:: ?(.*))?\n|.*\n")
-"""A line of a block: a known field, or a line to ignore."""
-
 _RETRY = re.compile(rb"^retry: ?([0-9]+)\n", re.MULTILINE)
+
+_USUAL_BLOCK = re.compile(_USUAL)
+
+_BLOCK = re.compile(rf"{_USUAL}|((?:.+\n)*\n)")
+"""A block in that form, or any other."""
 
 
 @attrs.define
@@ -92,8 +106,8 @@ class SseDecoder:
     ``Idle.NEED_DATA``; or use :meth:`feed`, which does both. A client that reconnects needs
     :attr:`last_event_id` and :attr:`reconnection_time`.
 
-    The bytes wait until their block is complete. Then one regular expression parses all blocks that
-    have arrived together, which is fast. An unusual or long block is parsed field by field.
+    One regular expression parses all blocks that are complete in a chunk. Blocks of long lines, and
+    a long block that is cut, are parsed line by line as their lines arrive.
     """
 
     last_event_id: str
@@ -109,19 +123,28 @@ class SseDecoder:
         Raises:
             LocalProtocolError: ``limit`` is not an int above zero.
         """
-        self._blocks = DelimitedBuffer(limit)
+        check_limit(limit)
         self.last_event_id = last_event_id
-        self._last_id = last_event_id  # of the last parsed block, taken or not
-        self._retry: int | None = None
         self._limit = limit
-        self._scan_threshold = min(limit, _SCAN_THRESHOLD_BYTES)
-        self._waiting = self._blocks.waiting
+        self._last_id = last_event_id  # of the last parsed block, taken or not
+        self._chunks: deque[bytes] = deque()  # not yet parsed
         self._ready: deque[SseEvent] = deque()  # parsed and not yet taken
-        self._quiet = -1  # up to this size, a chunk without line ends cannot complete a block
+        self._start = b""  # what may be a byte order mark
         self._after_cr = False  # the LF of a CR LF may follow
-        self._at_start = True
         self._eof = False
         self._failed = False
+        self._is_plain = False  # a chunk can be parsed from its first byte on
+        self._short = min(limit, _SHORT_BYTES)
+        self._tail = b""  # the block that is not complete, while it is short
+        self._last_retry: int | None = None
+        # A longer block that is not complete: the start of its last line,
+        self._line = bytearray()
+        # the bytes of the lines before, with an LF each, and their fields.
+        self._block_size = 0
+        self._event: str | None = None
+        self._id: str | None = None
+        self._retry: int | None = None
+        self._data: list[str] = []
 
     @property
     def reconnection_time(self) -> int | None:
@@ -129,8 +152,10 @@ class SseDecoder:
 
         It counts as soon as its line has arrived, before its block is complete.
         """
-        found = _RETRY.findall(self._waiting)
-        return _milliseconds(found[-1].decode()) if found else self._retry
+        while self._chunks:
+            self._read(self._chunks.popleft(), self._ready)
+        found = _RETRY.findall(self._tail)
+        return _milliseconds(found[-1].decode()) if found else self._last_retry
 
     def receive_data(self, data: bytes) -> None:
         """Add a chunk of the body: bytes, or another object with a buffer.
@@ -138,21 +163,14 @@ class SseDecoder:
         Raises:
             LocalProtocolError: :meth:`receive_eof` was called before, or ``data`` has no buffer.
         """
-        if self._eof:
-            raise LocalProtocolError("receive_data() after receive_eof()")
-        self._quiet = -1
-        if not self._failed:
-            data = as_bytes(data)
-            if self._after_cr or CR_BYTE in data:
-                data = self._with_lf_only(data)
-            self._waiting += data
-            if self._at_start:
-                self._skip_bom()
+        self._check_open()
+        data = as_bytes(data)
+        for start in range(0, len(data), _WINDOW_BYTES):
+            self._chunks.append(data[start : start + _WINDOW_BYTES])
 
     def receive_eof(self) -> None:
         """Record the end of the body, however it ended. An unfinished block is discarded."""
         self._eof = True
-        self._quiet = -1
 
     def next_event(self) -> SseEvent | Idle:
         """Return the next block, or ``Idle.NEED_DATA`` if none is complete.
@@ -161,10 +179,12 @@ class SseDecoder:
             RemoteProtocolError: ``message_too_large`` for a block above the limit. The rest of the
                 stream cannot be read; every later call raises the same.
         """
-        while not self._ready and self._read(self._ready):
-            pass
-        if not self._ready:
-            return Idle.NEED_DATA
+        while not self._ready:
+            if self._failed:
+                raise message_too_large(self._limit)
+            if not self._chunks:
+                return Idle.NEED_DATA
+            self._read(self._chunks.popleft(), self._ready)
         event = self._ready.popleft()
         self.last_event_id = event.last_event_id
         return event
@@ -175,94 +195,242 @@ class SseDecoder:
         Raises as :meth:`receive_data` and :meth:`next_event` do. If there are blocks before an
         error, they are returned, and the next call raises the error.
         """
-        waiting, data = self._waiting, as_bytes(data)
-        if len(waiting) + len(data) <= self._quiet and CR_BYTE not in data:
-            waiting += data
-            if LF_BYTE not in data:
-                return []
-        else:
-            self.receive_data(data)
-        events = list(self._ready)
-        self._ready.clear()
-        try:
-            while self._read(events):
-                pass
-        except RemoteProtocolError:
-            if not events:
-                raise
-        else:
-            if not (self._after_cr or self._at_start or self._eof):
-                self._quiet = self._limit
+        self._check_open()
+        events: list[SseEvent] = []
+        if self._ready or self._chunks:
+            events += self._ready
+            self._ready.clear()
+            while self._chunks:
+                self._read(self._chunks.popleft(), events)
+        self._read(as_bytes(data), events)
+        if self._failed and not events:
+            raise message_too_large(self._limit)
         self.last_event_id = self._last_id
         return events
 
-    def _read(self, events: MutableSequence[SseEvent]) -> bool:
-        """Parse some blocks. Return False if no other complete block is left."""
-        run = self._blocks.next_complete(b"\n\n")
-        if run:
-            self._read_blocks(run.decode("utf-8", "replace"), events)
-            return len(run) + len(self._waiting) > self._blocks.window
-        if self._failed:
-            raise message_too_large(self._limit)
-        if self._at_start or len(self._waiting) <= self._scan_threshold:
-            return False
+    def _check_open(self) -> None:
+        if self._eof:
+            raise LocalProtocolError("receive_data() after receive_eof()")
+
+    def _read(self, data: bytes, events: MutableSequence[SseEvent]) -> None:
+        """Parse a chunk."""
         try:
-            block = self._next_block()
+            if not self._is_plain:
+                data = self._without_start(data)
+            if CR_BYTE in data or LF_BYTE in data:
+                self._read_chunk(data, events)
+            elif data:
+                self._continue_line(data, events)
         except RemoteProtocolError:
             self._failed = True
-            self._waiting.clear()  # never parsed
-            raise
-        self._read_block(block, events)
-        return bool(block)
+            self._is_plain = False
+            self._line.clear()
+            self._data.clear()
 
-    def _next_block(self) -> str:
-        """Return a block of any size up to the limit, without the comments before it."""
-        while self._waiting.startswith((b":", b"\n")):
-            if not self._blocks.next_delimited(b"\n"):
-                return ""
-        return self._blocks.next_delimited(b"\n\n").decode("utf-8", "replace")
+    def _continue_line(self, data: bytes, events: MutableSequence[SseEvent]) -> None:
+        """Keep a chunk that ends no line."""
+        if not (self._line or self._block_size) and len(self._tail) + len(data) <= self._short:
+            self._tail += data
+        elif self._tail:
+            data, self._tail = self._tail + data, b""
+            self._read_lines(data, events)
+        else:
+            self._keep(data)
 
-    def _read_blocks(self, text: str, events: MutableSequence[SseEvent]) -> None:
-        """Parse some blocks together."""
-        if "\0" in text:  # an id with NUL is ignored
-            for block in _BLOCK.findall(text):
-                self._read_block(block, events)
+    def _read_chunk(self, data: bytes, events: MutableSequence[SseEvent]) -> None:
+        """Parse a chunk that ends a line.
+
+        Raises:
+            RemoteProtocolError: a block is larger than the limit.
+        """
+        is_short = len(data) + len(self._tail) <= self._short
+        if is_short or self._has_short_lines(data):
+            if CR_BYTE in data:
+                data = self._with_lf_only(data)
+            if self._tail:
+                data = self._tail + data
+            elif not (self._line or self._block_size) and is_short:
+                block = _USUAL_BLOCK.fullmatch(data.decode("utf-8", "replace"))
+                if block is not None and NUL_BYTE not in data:
+                    id, event, value = block.groups()
+                    self._last_id = id or self._last_id
+                    events.append(SseEvent(event or "message", value, id, None, self._last_id))
+                    return
+            self._read_blocks(data, events)
+        else:
+            data, self._tail = self._tail + data, b""
+            self._read_lines(data, events)
+
+    def _has_short_lines(self, data: bytes) -> bool:
+        sample = data[:_SAMPLE_BYTES]
+        return sample.count(b"\n") + sample.count(b"\r") >= _SAMPLE_LINES
+
+    def _read_blocks(self, data: bytes, events: MutableSequence[SseEvent]) -> None:
+        """Parse a chunk of short lines without CR: all complete blocks together.
+
+        A cut block waits for the next chunk while it is short.
+        """
+        start = 0
+        if self._line or self._block_size:
+            if data[0] == LF_BYTE and not self._line:
+                start = 1
+            else:
+                start = data.find(b"\n\n") + 2
+                if start == 1:  # not found
+                    start = len(data)
+            self._read_part(data[:start], events)
+        end = data.rfind(b"\n\n", start) + 2
+        if end == 1:  # not found
+            end = start
+        elif end - start > self._limit or NUL_BYTE in data:
+            self._read_lines(data[start:end], events)
+        else:
+            self._read_run(data[start:end].decode("utf-8", "replace"), events)
+        rest = data[end:]
+        if len(rest) <= self._short:
+            self._tail = rest
+        else:
+            self._tail = b""
+            self._read_part(rest, events)
+
+    def _read_part(self, data: bytes, events: MutableSequence[SseEvent]) -> None:
+        """Parse a part of one block, in which at most the last line is blank."""
+        start = data.find(b"\n") + 1 if self._line else 0
+        end = data.rfind(b"\n") + 1
+        is_small = self._block_size + len(self._line) + end <= self._limit
+        is_simple = start < end and data[start] not in b":\n" and NUL_BYTE not in data
+        if not (is_small and is_simple):
+            self._read_lines(data, events)
             return
-        for id, event, data, other in _USUAL_BLOCK.findall(text):
+        self._read_lines(data[:start], events)
+        lines = data[start:end]
+        self._block_size += len(lines)
+        self._read_fields(lines.decode("utf-8", "replace").rstrip("\n"))
+        if lines.endswith(b"\n\n"):
+            self._end_block(events)
+        if end < len(data):
+            self._keep(data[end:])
+
+    def _read_run(self, text: str, events: MutableSequence[SseEvent]) -> None:
+        """Parse complete blocks together."""
+        for id, event, value, other in _BLOCK.findall(text):
             if other:
-                self._read_block(other, events)
-                continue
-            self._last_id = id or self._last_id
-            events.append(SseEvent(event or "message", data, id or None, None, self._last_id))
+                self._read_fields(other[:-2])
+                self._end_block(events)
+            else:
+                self._last_id = id or self._last_id
+                events.append(SseEvent(event or "message", value, id or None, None, self._last_id))
 
-    def _read_block(self, text: str, events: MutableSequence[SseEvent]) -> None:
-        """Parse one block field by field."""
-        event = id = retry = None
-        lines: list[str] = []
-        for field in _FIELD.finditer(text):
-            value = field[2] or ""
-            match field[1]:
-                case "data":
-                    lines.append(value)
-                case "event":
-                    event = value
-                case "id" if "\0" not in value:
-                    self._last_id = id = value
-                case "retry" if value.isascii() and value.isdigit():
-                    self._retry = retry = _milliseconds(value)
-                case _:
-                    pass
-        data = "\n".join(lines) if lines else None
+    def _read_fields(self, lines: str) -> None:
+        """Take the fields of some lines."""
+        head, mark, body = lines.partition("data: ")
+        is_start = bool(mark) and head[-1:] in ("", "\n")
+        has_data_last = is_start and body.count("\n") == body.count("\ndata: ")
+        for line in (head if has_data_last else lines).split("\n"):
+            self._read_field(line)
+        if has_data_last:
+            self._data.append(body.replace("\ndata: ", "\n"))
+
+    def _read_lines(self, data: bytes, events: MutableSequence[SseEvent]) -> None:
+        """Parse a chunk line by line, and keep the line that is not complete.
+
+        Raises:
+            RemoteProtocolError: a block is larger than the limit.
+        """
+        start = 0
+        while (end := data.find(b"\n", start)) >= 0:  # quicker than split() with long lines
+            line = data[start:end]
+            start = end + 1
+            if CR_BYTE in line:
+                *before, line = line.removesuffix(b"\r").split(b"\r")
+                for each in before:
+                    self._end_line(each, events)
+            self._end_line(line, events)
+        rest = data[start:]
+        if CR_BYTE in rest:
+            *before, rest = rest.split(b"\r")
+            for each in before:
+                self._end_line(each, events)
+            if not rest:
+                self._after_cr, self._is_plain = True, False
+        if rest:
+            self._keep(rest)
+
+    def _keep(self, data: bytes) -> None:
+        """Keep a part of a line that is not complete."""
+        self._line += data
+        # One more byte than the limit may be the LF that ends the block, unless this is a comment.
+        self._check_size(len(self._line) - (not self._is_comment(self._line)))
+
+    def _end_line(self, end: bytes, events: MutableSequence[SseEvent]) -> None:
+        """Parse a line whose last bytes are these."""
+        line: bytes | bytearray = end
+        if self._line:
+            line, self._line = self._line, bytearray()
+            line += end
+        if not line:
+            self._end_block(events)
+            return
+        self._check_size(len(line))
+        if self._is_comment(line):
+            return
+        self._block_size += len(line) + 1
+        if line.startswith(b"data:"):
+            start = 6 if line.startswith(b"data: ") else 5
+            self._data.append(str(memoryview(line)[start:], "utf-8", "replace"))
+        else:
+            self._read_field(line.decode("utf-8", "replace"))
+
+    def _is_comment(self, line: bytes | bytearray) -> bool:
+        """Return whether a line is a comment before a block, which is not part of it."""
+        return not self._block_size and line.startswith(b":")
+
+    def _check_size(self, size: int) -> None:
+        """Raise RemoteProtocolError if the block is too large with a line of this size."""
+        if self._block_size + size > self._limit:
+            raise message_too_large(self._limit)
+
+    def _read_field(self, line: str) -> None:
+        """Take the field of a line."""
+        name, _, value = line.partition(":")
+        value = value.removeprefix(" ")
+        match name:
+            case "data":
+                self._data.append(value)
+            case "event":
+                self._event = value
+            case "id" if "\0" not in value:
+                self._id = value
+            case "retry" if value.isascii() and value.isdigit():
+                self._last_retry = self._retry = _milliseconds(value)
+            case _:
+                pass
+
+    def _end_block(self, events: MutableSequence[SseEvent]) -> None:
+        """Report the block that a blank line has ended, if it has a field."""
+        data = "\n".join(self._data) if self._data else None
+        event, id, retry = self._event, self._id, self._retry
         if (data, event, id, retry) != (None, None, None, None):
+            self._last_id = self._last_id if id is None else id
             events.append(SseEvent(event or "message", data, id, retry, self._last_id))
+        self._block_size = 0
+        self._event = self._id = self._retry = None
+        self._data.clear()
 
-    def _skip_bom(self) -> None:
-        """Discard a byte order mark, as soon as enough bytes have arrived to recognise it."""
-        waiting = self._waiting
-        if len(waiting) >= len(_BOM) or not _BOM.startswith(waiting):
-            self._at_start = False
-            if waiting.startswith(_BOM):
-                self._blocks.take(len(_BOM))
+    def _without_start(self, data: bytes) -> bytes:
+        """Return a chunk without a byte order mark, or the LF of a CR LF, at its start."""
+        if self._failed or not data:
+            return b""
+        if self._after_cr:
+            self._after_cr = False
+            data = data.removeprefix(b"\n")
+        elif len(self._start + data) < len(_BOM) and _BOM.startswith(self._start + data):
+            self._start += data
+            return b""
+        else:
+            data, self._start = (self._start + data).removeprefix(_BOM), b""
+        self._is_plain = True
+        return data
 
     def _with_lf_only(self, data: bytes) -> bytes:
         """Return the chunk with each line ending replaced by LF.
@@ -270,13 +438,10 @@ class SseDecoder:
         A CR ends its line at once, so that an event does not wait for the byte after its blank
         line. If the next chunk begins with LF, that LF is discarded.
         """
-        if self._after_cr and data:
-            data = data.removeprefix(b"\n")
-            self._after_cr = False
-        if CR_BYTE in data:
-            self._after_cr = data.endswith(b"\r")
-            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        return data
+        if data.endswith(b"\r"):
+            self._after_cr, self._is_plain = True, False
+        data = data.replace(b"\r\n", b"\n")
+        return data.replace(b"\r", b"\n") if CR_BYTE in data else data
 
 
 _LONGEST_RETRY = 10**16 - 1

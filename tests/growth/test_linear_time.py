@@ -47,7 +47,9 @@ CHUNKINGS: dict[str, tuple[int, Cut]] = {
 """How to cut an input, and how long it has to be for that to show anything."""
 
 WAITING = (sse, sse_by_feed)
-"""Decoders that let about a KiB wait before they look at it: shorter inputs tell nothing."""
+"""Decoders that let about a KiB wait before they look at it, and copy more than 16 KiB in parts:
+shorter inputs tell nothing.
+"""
 
 LONG = {
     "CR only",
@@ -84,7 +86,7 @@ def too_steep(
 
     longest = 8
     if decoder in WAITING:
-        shortest = KIB
+        shortest = KIB if cost is steps else 16 * KIB
         longest = 2 if cost is steps else 8  # many times a KiB, which takes long to trace
     found = {
         name: steepness(min(length, longest), cut) for name, (length, cut) in CHUNKINGS.items()

@@ -110,6 +110,8 @@ _EXPIRED_FOR = 20.0
 """Seconds after which an event stream has ended whose token has expired."""
 
 _Answer: TypeAlias = tuple[int, Any]
+_Sent: TypeAlias = tuple[str, bytes, str]
+"""URL, body and token of a request."""
 
 
 @attrs.define(eq=False)
@@ -339,9 +341,9 @@ class WatchedClient(Client):
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
-        self.sent: dict[int, tuple[bytes, bytes]] = {}
-        """Body and token of its requests to the MCP server."""
-        self.refused: set[tuple[bytes, bytes]] = set()
+        self.sent: dict[int, _Sent] = {}
+        """Its requests to the MCP server, by exchange."""
+        self.refused: set[_Sent] = set()
 
     def receive_part(self, exchange: int, part: ResponsePart, *, now: float) -> None:
         """Note a refusal."""
@@ -419,7 +421,7 @@ class Seat:
         """Check a request to the MCP server."""
         if self._has_lock:
             self.fail("refreshes", f"keeps the storage locked, and goes on with {effect.url}")
-        client, name = self.customer.client, (effect.body, token.encode())
+        client, name = self.customer.client, (effect.url, effect.body, token)
         assert isinstance(client, WatchedClient)
         if token:
             if f'"{token}"' not in self._told:
@@ -428,7 +430,7 @@ class Seat:
         if effect.body:
             if name in client.refused:
                 self.fail("refusals", f"makes a request again that was refused: {name}")
-            if any(refused[0] == effect.body for refused in client.refused):
+            if any(refused[:2] == name[:2] for refused in client.refused):
                 self.world.reach("refused request made again")
             is_open = self.customer.is_open
             self._mcp = {each: body for each, body in self._mcp.items() if is_open(each)}
@@ -622,6 +624,8 @@ class Seat:
         if "logins fail" in world.features and world.strikes(name, 0.5):
             manners = ("denied", "given up", "never", "injected", "narrow", "late")
             manner = world.fates.pick(f"{name} manner", manners)
+        if 0 <= world.clock.now - customer.naps_until < 0.01:
+            customer.causes.add("login")  # it has been waiting for its application
         delay = world.fates.pick(f"{name} takes", (0.0, 0.1, 0.1, 3.0, 15.0))
         world.tell(f"a person is asked: {url}: {manner} after {delay} s")
         if "cancels" in world.features and world.strikes(f"{name} in vain", 0.5):

@@ -1251,7 +1251,7 @@ class World:
         (customer,) = customers
         (made,) = [made for made in customer.calls.values() if made.errand.name == name]
         died_at = self.clock.now
-        bound = self.limits.lease_timeout + 2.0 + 10 * self.latency
+        bound = self.longest_lease + 2.0 + 10 * self.latency
         bound += 15.0 * ("slow store" in self.features) + 5.0 * ("proxies" in self.features)
 
         def look() -> None:
@@ -1278,6 +1278,11 @@ class World:
     def wall_time(self) -> float:
         """The time of day, which all instances share."""
         return 1.7e9 + self.clock.now
+
+    @property
+    def longest_lease(self) -> float:
+        """Seconds for which a dead instance can seem alive: its last entry may be seen late."""
+        return self.limits.lease_timeout * 4 / 3
 
     @property
     def _outages_end(self) -> float:

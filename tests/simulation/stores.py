@@ -81,6 +81,8 @@ class NotingStore:
     """All logs that were appended to, by principal and session."""
     writers: dict[StreamKey, str] = attrs.field(factory=dict[StreamKey, str])
     """The instance that has last declared that it writes a log."""
+    latest: dict[StreamKey, tuple[int, str]] = attrs.field(factory=dict[StreamKey, tuple[int, str]])
+    """Of each log, the number of the first entry of the last append, and its token."""
     lost_ends: set[StreamKey] = attrs.field(factory=set[StreamKey])
     """The logs that have lost entries."""
 
@@ -94,6 +96,7 @@ class NotingStore:
             if page is None or entries[0].seq > page.last.seq:
                 self.tasks.appended(key, entries, token.rpartition(".")[0])
             self.ids.update(f"{key.stream}-{entry.seq}" for entry in entries)
+            self.latest[key] = entries[0].seq, token
             self.logs[key.principal, key.session].add(key)
             for declared in map(declaration_in, entries):
                 if declared is not None:
@@ -109,8 +112,12 @@ class NotingStore:
             self.store.drop(*name)
             logs[key] = logs[key][:-1]
             for log, entries in logs.items():
-                if entries:
-                    self.store.append(log, entries, token="after a loss", now=0.0)
+                first_seq, token = self.latest[log]
+                since = tuple(entry for entry in entries if entry.seq >= first_seq)
+                before = entries[: len(entries) - len(since)]
+                for part, made_by in ((before, ""), (since, "" if log == key else token)):
+                    if part:
+                        self.store.append(log, part, token=made_by, now=0.0)
 
     def _entries_of(self, key: StreamKey) -> tuple[Entry, ...]:
         page = self.store.read(key, 0, limit=10**9, max_bytes=10**9)

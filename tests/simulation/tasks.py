@@ -165,7 +165,7 @@ class Tasks:
             return
         task.awaited_by.add(by.name)
         read_at = world.clock.now
-        bound = world.limits.lease_timeout + 2.0 + 15.0 * ("slow store" in world.features)
+        bound = world.longest_lease + 2.0 + 15.0 * ("slow store" in world.features)
 
         def look() -> None:
             due = bound + max(read_at, by.seat.troubled_at)
