@@ -19,7 +19,7 @@ VENV ?= .venv
 BIN = $(VENV)/bin
 PYTEST = $(BIN)/python -m pytest -q --dist worksteal
 CORE = tests/codecs tests/vocabulary tests/client tests/server tests/auth tests/tokens \
-	tests/http11 tests/testing tests/stores/test_stores.py tests/loop/test_async_stores.py \
+	tests/http11 tests/relay tests/testing tests/stores/test_stores.py tests/loop/test_async_stores.py \
 	tests/trio/test_check_adapter.py
 
 # Compiled files save each worker ten seconds of rewriting assertions, and each process of a test some.

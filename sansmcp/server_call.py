@@ -292,6 +292,23 @@ class ServerCall(ABC):
         """
 
     @abstractmethod
+    def withdraw(self, id: int, reason: str, *, now: float) -> bool:
+        """Withdraw a server request: the client gets its cancellation, and a response is ignored.
+
+        ClientResponseReceived does not report it.
+
+        Args:
+            id: what :meth:`ask` returned.
+            reason: a text for the client's log.
+            now: the current time in seconds, on the machine's clock.
+
+        Returns:
+            False, with nothing changed, if the server request has ended.
+
+        Source: 2024-11-05 to 2025-11-25, basic/utilities/cancellation.
+        """
+
+    @abstractmethod
     def disconnect(self, *, retry: float | None = None, now: float) -> bool:
         """Close this call's connection and let the client poll for the rest.
 

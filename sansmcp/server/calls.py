@@ -344,6 +344,14 @@ class RunningCall(ServerCall):
         self._server_requests[id] = None, timeout
         return id
 
+    def withdraw(self, id: int, reason: str, *, now: float) -> bool:
+        if self._server_requests.get(id, ("", 0.0))[0] is not None:
+            return False
+        self._core.now = now
+        self._cancel_request(id, reason)
+        self._unregister_request(id)
+        return True
+
     def disconnect(self, *, retry: float | None = None, now: float) -> bool:
         milliseconds = milliseconds_of(retry)
         self._core.now = now

@@ -20,6 +20,7 @@ TIERS = (
     ("effects",),
     ("auth", "h11_parser", "httptools_parser", "trace"),
     ("client", "server"),
+    ("relay",),
     ("base_client", "http11"),
     ("base_call", "tokens"),
     ("drivers",),

@@ -165,3 +165,16 @@ def test_what_cannot_be_asked_leaves_no_question(
     assert harness.post({"jsonrpc": "2.0", "id": 1, "result": {}}, session).status == 202
     assert harness.events == []
     assert harness.run_action(call.ask, "ping", timeout=1) == 1
+
+
+def test_a_withdrawn_question_is_cancelled_and_its_answer_ignored(harness: ServerHarness) -> None:
+    session, talk, call, id = ask(harness)
+    assert harness.run_action(call.withdraw, id, "not needed") is True
+    assert methods(talk) == ["elicitation/create", "notifications/cancelled"]
+    assert talk.messages[1]["params"] == {"requestId": id, "reason": "not needed"}
+    assert harness.run_action(call.withdraw, id, "again") is False
+    harness.post({"jsonrpc": "2.0", "id": id, "result": {}}, session)
+    harness.wait(60)  # its timeout is gone, too
+    assert not harness.events
+    harness.run_action(call.respond, {})
+    assert len(talk.messages) == 3

@@ -1,0 +1,265 @@
+"""Two clients and two servers with a relay between them, in virtual time, byte for byte.
+
+``down`` is the conversation of a client with the server that relays, ``up`` that of the relay's
+client with the upstream server. Nothing takes time but what a test waits for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import count
+from typing import Any, TypeVar
+
+import attrs
+
+from sansmcp import (
+    App,
+    Client,
+    ClientConnection,
+    ClientSettings,
+    Idle,
+    Server,
+    ServerConnection,
+    ServerPipe,
+)
+from sansmcp.effects import (
+    AbortExchange,
+    CloseConnection,
+    CloseStdin,
+    OpenExchange,
+    SendBytes,
+    Wake,
+    WriteStdin,
+)
+from sansmcp.events import (
+    CallCompleted,
+    CallFailed,
+    CallReceived,
+    ClientEvent,
+    Connected,
+    ServerEvent,
+    ServerNotified,
+)
+from sansmcp.input_required import StateSigner
+from sansmcp.process import ProcessExited, StdoutClosed, StdoutData
+from sansmcp.relay import Relay, relay_app
+from sansmcp.server_call import ServerCall
+
+HTTP, SSE, STDIO = "streamable-http", "http+sse", "stdio"
+ENDS = (
+    ("2024-11-05", SSE),
+    ("2024-11-05", HTTP),
+    ("2024-11-05", STDIO),
+    *((version, HTTP) for version in ("2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")),
+    *((version, STDIO) for version in ("2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28")),
+)
+"""The pairs of revision and transport that exist."""
+
+EVERYTHING: Mapping[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {"listChanged": True}}
+LISTS = {"listChanged": True}
+OFFERED: Mapping[str, Any] = {
+    "tools": LISTS,
+    "prompts": LISTS,
+    "resources": {"subscribe": True, **LISTS},
+    "logging": {},
+}
+
+_Event = TypeVar("_Event")
+
+
+def tokens(prefix: str) -> Any:
+    numbers = count(1)
+    return lambda: f"{prefix}-{next(numbers):012d}"
+
+
+@attrs.define(eq=False)
+class _Line:
+    """A connection of HTTP/1.1."""
+
+    client: ClientConnection
+    server: ServerConnection
+    is_broken: bool = False
+
+
+class Leg:
+    """A client and a server, and the bytes between them."""
+
+    def __init__(self, end: tuple[str, str], app: App, capabilities: Mapping[str, Any]) -> None:
+        version, transport = end
+        self.version, self.transport = end
+        self.now = 0.0
+        signer = StateSigner(keys=(b"0123456789abcdef",), clock=lambda: self.now)
+        self.server = Server(
+            app,
+            new_token=tokens("token"),
+            resumable=False,
+            http_sse="/sse" if transport == SSE else None,
+            state_signer=signer,
+        )
+        path = "sse" if transport == SSE else "mcp"
+        settings: ClientSettings = {"versions": (version,), "capabilities": capabilities}
+        if transport != STDIO:
+            settings["transports"] = (transport,)
+        target = ["server"] if transport == STDIO else f"http://127.0.0.1/{path}"
+        self.client = Client(target, jitter=lambda: 0.0, **settings)
+        self.pipe = ServerPipe(self.server, now=0.0) if transport == STDIO else None
+        self._lines: dict[int, _Line] = {}
+        self.events: list[ClientEvent] = []
+        self.server_events: list[ServerEvent] = []
+
+    def drive(self) -> bool:
+        """Let everything that is sent arrive. Return whether anything has happened."""
+        moved = False
+        while not isinstance(effect := self.client.next_effect(), Idle):
+            moved = True
+            self._perform(effect)
+        while not isinstance(wake := self.server.next_effect(), Idle):
+            moved = True
+            assert isinstance(wake, Wake)
+        for number, line in tuple(self._lines.items()):
+            while not line.is_broken and not isinstance(sent := line.server.next_effect(), Idle):
+                moved = True
+                if isinstance(sent, SendBytes):
+                    line.client.receive_data(sent.data, now=self.now)
+                else:
+                    line.is_broken = True
+                    line.client.receive_eof(now=self.now)
+            if line.client.is_done:
+                line.server.connection_lost(now=self.now)
+                self._lines.pop(number, None)
+        while self.pipe and not isinstance(written := self.pipe.next_effect(), Idle):
+            moved = True
+            if isinstance(written, SendBytes):
+                self.client.receive_process_part(StdoutData(written.data), now=self.now)
+            else:
+                assert isinstance(written, CloseConnection)
+                for part in (StdoutClosed(), ProcessExited(0)):
+                    self.client.receive_process_part(part, now=self.now)
+        while not isinstance(event := self.client.next_event(), Idle):
+            moved = True
+            self.events.append(event)
+        while not isinstance(happened := self.server.next_event(), Idle):
+            moved = True
+            self.server_events.append(happened)
+        return moved
+
+    def _perform(self, effect: object) -> None:
+        match effect:
+            case OpenExchange(exchange=exchange):
+                client = ClientConnection(self.client)
+                line = _Line(client, ServerConnection(self.server, driver=None, now=self.now))
+                self._lines[exchange] = line
+                line.server.receive_data(client.begin(effect), now=self.now)
+            case AbortExchange(exchange=exchange):
+                line = self._lines.pop(exchange)
+                line.is_broken = True
+                line.client.connection_lost("aborted", now=self.now)
+                line.server.connection_lost(now=self.now)
+            case WriteStdin(data):
+                assert self.pipe
+                self.pipe.receive_data(data, now=self.now)
+            case CloseStdin():
+                assert self.pipe
+                self.pipe.receive_eof(now=self.now)
+            case _:
+                pass
+
+    def machines(self) -> list[Any]:
+        servers = [line.server for line in self._lines.values()]
+        return [self.client, self.server, *servers, *([self.pipe] if self.pipe else [])]
+
+
+class Bench:
+    """The client of one end, an upstream server of another, and the relay between them."""
+
+    def __init__(
+        self,
+        down: tuple[str, str],
+        up: tuple[str, str],
+        *,
+        asked_of: Mapping[str, Any] = EVERYTHING,
+        offered: Mapping[str, Any] = OFFERED,
+    ) -> None:
+        self.now = 0.0
+        self.lost: list[str] = []
+        """What the relay says that it could not relay."""
+        self.told: list[ServerNotified] = []
+        """The notifications of the upstream server."""
+        upstream = App("upstream", "7", instructions="Ask.", capabilities=offered)
+        upstream.fallback(print)
+        self.up = Leg(up, upstream, EVERYTHING)
+        self.relay: Relay | None = None
+        self.up.client.start(now=0.0)
+        while self.up.drive():
+            pass
+        (connected,) = self.up.events
+        assert isinstance(connected, Connected)
+        self.up.events.clear()
+        self.down = Leg(down, relay_app(connected), asked_of)
+        self.relay = Relay(self.down.server, self.up.client)
+        self.relay.connected(connected, now=0.0)
+        self.down.client.start(now=0.0)
+        self.run()
+        self.take(self.down.events, Connected)
+        self.up.server_events.clear()
+
+    @property
+    def client(self) -> Client:
+        return self.down.client
+
+    def run(self) -> None:
+        moved = True
+        assert self.relay
+        while moved:
+            moved = self.down.drive() | self.up.drive()
+            for event in self.down.server_events:
+                lost = self.relay.receive_server_event(event, now=self.now)
+                self.lost += [lost] if lost else []
+            self.told += [each for each in self.up.events if isinstance(each, ServerNotified)]
+            for happened in self.up.events:
+                lost = self.relay.receive_client_event(happened, now=self.now)
+                self.lost += [lost] if lost else []
+            moved |= bool(self.down.server_events or self.up.events)
+            self.down.server_events.clear()
+            self.up.events.clear()
+
+    def wait(self, seconds: float) -> None:
+        """Let time pass, from one deadline to the next."""
+        assert self.relay
+        until = self.now + seconds
+        while self.now < until:
+            machines = [self.relay, *self.down.machines(), *self.up.machines()]
+            due = [time for each in machines if (time := each.next_deadline()) is not None]
+            self.now = min([until, *(time for time in due if time > self.now)])
+            self.down.now = self.up.now = self.now
+            for each in machines:
+                each.handle_timeout(now=self.now)
+            self.run()
+
+    def call(self, method: str = "tools/call", params: Any = None, **settings: Any) -> int:
+        """The client calls; return its handle."""
+        params = {"name": "x", "arguments": {}} if params is None else params
+        handle = self.client.call(method, params, now=self.now, **settings)
+        self.run()
+        return handle
+
+    def arrived(self) -> ServerCall:
+        """Return the call that has arrived at the upstream server."""
+        return self.take(self.up.server_events, CallReceived).call
+
+    def respond(self, call: ServerCall, result: Any) -> None:
+        call.respond(result, now=self.now)
+        self.run()
+
+    def outcome(self) -> CallCompleted | CallFailed:
+        """Return how the client's call has ended."""
+        (found,) = [e for e in self.down.events if isinstance(e, CallCompleted | CallFailed)]
+        self.down.events.remove(found)
+        return found
+
+    def take(self, events: list[Any], kind: type[_Event]) -> _Event:
+        """Remove and return the one event of a kind."""
+        found = [event for event in events if isinstance(event, kind)]
+        assert len(found) == 1, events
+        events.remove(found[0])
+        return found[0]

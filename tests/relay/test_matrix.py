@@ -1,0 +1,125 @@
+"""Every revision and transport in front of every other: what a client sees through a relay."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sansmcp import InputRequest, InputRequired
+from sansmcp.events import (
+    CallCancelled,
+    CallCompleted,
+    CallFailed,
+    ProgressReceived,
+    ServerNotified,
+    ServerRequestReceived,
+)
+
+from .bench import ENDS, Bench
+
+
+def label(end: tuple[str, str]) -> str:
+    return "-".join(end)
+
+
+every_pair = pytest.mark.parametrize(
+    ("down", "up"),
+    [pytest.param(down, up, id=f"{label(down)}:{label(up)}") for down in ENDS for up in ENDS],
+)
+End = tuple[str, str]
+
+
+def plain(result: Any) -> Any:
+    """Return a result without what a revision adds to it."""
+    return {k: v for k, v in result.items() if k not in ("resultType", "_meta", "ttlMs", "scope")}
+
+
+@every_pair
+def test_a_call_and_its_large_result(down: End, up: End) -> None:
+    bench = Bench(down, up)
+    handle = bench.call(meta={"traceparent": "00-1-2-03"})
+    call = bench.arrived()
+    assert call.request.method == "tools/call"
+    assert call.request.params is not None
+    assert call.request.params["name"] == "x"
+    assert call.request.params["_meta"]["traceparent"] == "00-1-2-03"
+    content = [{"type": "text", "text": "\N{SNOWMAN}" * 60_000}]
+    bench.respond(call, {"content": content, "com.example/more": 1})
+    end = bench.outcome()
+    assert isinstance(end, CallCompleted)
+    assert end.call == handle
+    assert plain(end.result) == {"content": content, "com.example/more": 1}
+    assert not bench.lost
+
+
+@every_pair
+def test_an_error_and_an_unknown_method(down: End, up: End) -> None:
+    bench = Bench(down, up)
+    bench.call("com.example/odd", {"a": [1, None]})
+    call = bench.arrived()
+    assert call.request.params is not None
+    assert call.request.params["a"] == [1, None]
+    call.respond_error(-31999, "no", {"why": 1}, now=bench.now)
+    bench.run()
+    end = bench.outcome()
+    assert isinstance(end, CallFailed)
+    assert (end.error.code, end.error.data) == (-31999, {"why": 1})  # type: ignore[attr-defined]
+
+
+@every_pair
+def test_progress_and_a_cancellation(down: End, up: End) -> None:
+    bench = Bench(down, up)
+    handle = bench.call()
+    call = bench.arrived()
+    for progress in (1, 2.5):
+        call.progress(progress, 3, "going", now=bench.now)
+        bench.run()
+    reports = [event for event in bench.down.events if isinstance(event, ProgressReceived)]
+    assert [(r.call, r.progress, r.total, r.message) for r in reports] == [
+        (handle, 1, 3, "going"),
+        (handle, 2.5, 3, "going"),
+    ]
+    bench.client.cancel(handle, "enough", now=bench.now)
+    bench.run()
+    assert bench.take(bench.up.server_events, CallCancelled).call is call
+    assert not call.is_running
+
+
+@every_pair
+def test_an_elicitation(down: End, up: End) -> None:
+    bench = Bench(down, up)
+    bench.call()
+    call = bench.arrived()
+    asked: dict[str, Any] = {
+        "message": "Who?",
+        "requestedSchema": {"type": "object", "properties": {}},
+    }
+    bench.respond(call, InputRequired({"who": InputRequest("elicitation/create", asked)}, "s"))
+    question = bench.take(bench.down.events, ServerRequestReceived).request
+    assert question.method == "elicitation/create"
+    assert question.params == asked
+    answer = {"action": "accept", "content": {"name": "Ada"}}
+    assert bench.client.respond(question.id, answer, now=bench.now)
+    bench.run()
+    again = bench.arrived()
+    assert again.handler_input.state == "s"
+    assert again.handler_input.input_responses["who"] == answer
+    bench.respond(again, {"content": []})
+    end = bench.outcome()
+    assert isinstance(end, CallCompleted)
+    assert not bench.lost
+
+
+@every_pair
+def test_a_changed_list(down: End, up: End) -> None:
+    bench = Bench(down, up)
+    if down[0] == "2026-07-28":
+        wanted = {"notifications": {"toolsListChanged": True}}
+        bench.call("subscriptions/listen", wanted)
+    bench.down.events.clear()
+    bench.up.server.publish("notifications/tools/list_changed", now=bench.now)
+    bench.run()
+    told = bench.take(bench.down.events, ServerNotified).notification
+    assert told.method == "notifications/tools/list_changed"
+    assert not bench.lost

@@ -1,0 +1,415 @@
+"""What a relay does when something is missing, comes too late, or exists at one side only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sansmcp import InputRequest, InputRequired, JsonRpcError, LocalProtocolError
+from sansmcp.events import (
+    CallCancelled,
+    CallCompleted,
+    CallFailed,
+    CallReceived,
+    ClientNotified,
+    Closed,
+    Connected,
+    ProgressReceived,
+    ServerNotified,
+    ServerRequestCancelled,
+    ServerRequestReceived,
+)
+from sansmcp.input_required import HandlerInput
+from sansmcp.messages import Notification, Request
+from sansmcp.meta_keys import LOG_LEVEL, UPDATED
+from sansmcp.relay import relay_app
+from sansmcp.server_call import ServerCall
+from sansmcp.tasks import EXTENSION
+
+from .bench import HTTP, OFFERED, STDIO, Bench
+
+OLD, OLD_HTTP = ("2025-11-25", STDIO), ("2025-11-25", HTTP)
+NEW, NEW_HTTP = ("2026-07-28", STDIO), ("2026-07-28", HTTP)
+ASK = "elicitation/create"
+FORM: dict[str, Any] = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
+
+
+def ask(bench: Bench, call: ServerCall, method: str = ASK, **params: Any) -> int:
+    id = call.ask(method, params or FORM, timeout=30, now=bench.now)
+    bench.run()
+    return id
+
+
+def question(bench: Bench) -> Request:
+    return bench.take(bench.down.events, ServerRequestReceived).request
+
+
+def error_of(bench: Bench) -> JsonRpcError:
+    end = bench.outcome()
+    assert isinstance(end, CallFailed)
+    assert isinstance(end.error, JsonRpcError)
+    return end.error
+
+
+def begun(bench: Bench, **settings: Any) -> ServerCall:
+    bench.call(**settings)
+    return bench.arrived()
+
+
+# The app
+
+
+def test_the_app_is_that_of_the_upstream_server_without_its_tasks() -> None:
+    extensions = {EXTENSION: {}, "com.example/x": {"a": 1}}
+    connected = Connected(
+        transport=HTTP,
+        version="2026-07-28",
+        server_info={"name": "n", "version": "2"},
+        capabilities={"tools": {}, "extensions": extensions},
+        instructions="Ask.",
+    )
+    app = relay_app(connected)
+    assert (app.name, app.version, app.instructions) == ("n", "2", "Ask.")
+    assert app.capabilities == {"tools": {}, "extensions": {"com.example/x": {"a": 1}}}
+    handler = app.handler_of("com.example/odd")
+    assert handler is not None
+    with pytest.raises(LocalProtocolError, match="Relay"):
+        handler(None)
+
+
+# Progress
+
+
+def test_progress_that_starts_again_is_not_reported_twice() -> None:
+    bench = Bench(OLD, OLD)
+    call = begun(bench)
+    call.progress(2, now=bench.now)
+    bench.run()
+    assert bench.relay is not None
+    for progress in (1, 2):
+        again = ProgressReceived(call=1, progress=progress)
+        bench.relay.receive_client_event(again, now=bench.now)
+    bench.run()
+    (told,) = [each for each in bench.down.events if isinstance(each, ProgressReceived)]
+    assert told.progress == 2
+
+
+# Questions
+
+
+@pytest.mark.parametrize("down", [OLD_HTTP, NEW_HTTP], ids=str)
+@pytest.mark.parametrize("up", [OLD, OLD_HTTP], ids=str)
+def test_a_question_that_the_upstream_withdraws(down: tuple[str, str], up: tuple[str, str]) -> None:
+    bench = Bench(down, up)
+    call = begun(bench)
+    id = ask(bench, call)
+    asked = question(bench)
+    call.withdraw(id, "not needed", now=bench.now)
+    bench.run()
+    if down is OLD_HTTP:
+        bench.take(bench.down.events, ServerRequestCancelled)
+    else:
+        bench.client.respond(asked.id, {"action": "decline"}, now=bench.now)
+    bench.respond(call, {"a": 1})
+    assert isinstance(bench.outcome(), CallCompleted)
+    assert not bench.up.server_events
+
+
+def test_several_questions_reach_a_modern_client_one_after_the_other() -> None:
+    bench = Bench(NEW_HTTP, OLD_HTTP)
+    call = begun(bench)
+    requests = {name: InputRequest(ASK, {**FORM, "message": name}) for name in "ab"}
+    bench.respond(call, InputRequired(requests, 1))
+    for name in "ab":
+        asked = question(bench)
+        assert asked.params is not None
+        assert asked.params["message"] == name
+        bench.client.respond(asked.id, {"action": "accept", "content": {"n": name}}, now=bench.now)
+        bench.run()
+    again = bench.arrived()
+    assert [again.handler_input.input_responses[name]["content"]["n"] for name in "ab"] == [
+        "a",
+        "b",
+    ]
+    bench.respond(again, {})
+    assert isinstance(bench.outcome(), CallCompleted)
+
+
+def test_the_result_waits_for_a_modern_client_that_gives_its_input() -> None:
+    bench = Bench(NEW_HTTP, OLD_HTTP)
+    call = begun(bench)
+    ask(bench, call)
+    asked = question(bench)
+    call.progress(1, now=bench.now)  # nobody can be told
+    bench.respond(call, {"early": True})
+    assert not [event for event in bench.down.events if isinstance(event, ProgressReceived)]
+    bench.client.respond(asked.id, {"action": "decline"}, now=bench.now)
+    bench.run()
+    end = bench.outcome()
+    assert isinstance(end, CallCompleted)
+    assert end.result["early"] is True
+
+
+def test_a_modern_client_that_does_not_come_back() -> None:
+    bench = Bench(NEW_HTTP, OLD_HTTP)
+    call = begun(bench)
+    call.ask(ASK, FORM, timeout=5000, now=bench.now)
+    bench.run()
+    asked = question(bench)
+    bench.client.cancel(1, now=bench.now)
+    bench.wait(599)
+    assert call.is_running
+    bench.wait(2)
+    assert not call.is_running
+    assert not bench.client.respond(asked.id, {}, now=bench.now)
+    assert bench.relay is not None
+    assert bench.relay.next_deadline() is None
+
+
+def test_a_client_that_comes_back_too_late() -> None:
+    bench = Bench(NEW_HTTP, OLD_HTTP)
+    call = begun(bench)
+    ask(bench, call)
+    asked = question(bench)
+    bench.wait(0)
+    assert bench.relay is not None
+    bench.relay.handle_timeout(now=1000.0)
+    bench.run()
+    bench.client.respond(asked.id, {"action": "decline"}, now=bench.now)
+    bench.run()
+    assert error_of(bench).code == -32602
+
+
+@pytest.mark.parametrize("down", [OLD_HTTP, NEW_HTTP], ids=str)
+def test_a_client_that_cannot_be_asked(down: tuple[str, str]) -> None:
+    bench = Bench(down, OLD_HTTP)
+    bench.down.client.close(now=0.0)
+    bench.run()
+    bench = Bench(down, OLD_HTTP, asked_of={"roots": {}})
+    call = begun(bench)
+    ask(bench, call)
+    (lost,) = bench.lost
+    assert "elicitation" in lost
+    assert bench.up.server_events  # it was told
+    bench.respond(call, {})
+    assert isinstance(bench.outcome(), CallCompleted)
+
+
+def test_a_question_that_no_modern_client_takes() -> None:
+    bench = Bench(NEW_HTTP, OLD_HTTP)
+    call = begun(bench)
+    ask(bench, call, "com.example/odd", a=1)
+    (lost,) = bench.lost
+    assert "com.example/odd" in lost
+
+
+def test_a_question_of_no_call() -> None:
+    bench = Bench(OLD_HTTP, OLD)
+    call = begun(bench)
+    bench.client.cancel(1, now=bench.now)
+    assert bench.relay is not None
+    stray = ServerRequestReceived(None, Request(77, "roots/list", None))
+    bench.run()
+    assert bench.relay.receive_client_event(stray, now=bench.now) is not None
+    assert not call.is_running
+
+
+@pytest.mark.parametrize("is_timeout", [False, True])
+def test_a_client_that_refuses_or_is_silent(is_timeout: bool) -> None:
+    bench = Bench(OLD_HTTP, OLD_HTTP)
+    call = begun(bench, timeout=5000)
+    call.ask(ASK, FORM, timeout=5000, now=bench.now)
+    bench.run()
+    asked = question(bench)
+    bench.up.server_events.clear()
+    if is_timeout:
+        bench.wait(601)
+    else:
+        bench.client.respond_exception(asked.id, JsonRpcError(-5, "no"), now=bench.now)
+        bench.run()
+    (event,) = bench.up.server_events
+    with pytest.raises(JsonRpcError) as caught:
+        event.result()  # type: ignore[union-attr]
+    assert caught.value.code == (-32603 if is_timeout else -5)
+
+
+def test_the_call_ends_while_its_question_is_open() -> None:
+    bench = Bench(OLD_HTTP, OLD_HTTP)
+    call = begun(bench)
+    ask(bench, call)
+    bench.client.cancel(1, now=bench.now)
+    bench.run()
+    assert bench.take(bench.up.server_events, CallCancelled).call is call
+
+
+# Notifications, levels and subscriptions
+
+
+@pytest.mark.parametrize("down", [OLD, OLD_HTTP, NEW_HTTP], ids=str)
+@pytest.mark.parametrize("up", [OLD, OLD_HTTP], ids=str)
+def test_notifications_of_the_server(down: tuple[str, str], up: tuple[str, str]) -> None:
+    bench = Bench(down, up)
+    call = begun(bench)
+    call.notify("com.example/told", {"a": 1}, now=bench.now)
+    bench.run()
+    told = bench.take(bench.down.events, ServerNotified).notification
+    assert told == Notification("com.example/told", {"a": 1})
+    assert not bench.lost
+
+
+def test_a_notification_that_reaches_nobody() -> None:
+    bench = Bench(NEW_HTTP, OLD)
+    bench.up.server.sessions[0].notify("com.example/told", now=bench.now)
+    bench.run()
+    (lost,) = bench.lost
+    assert "com.example/told" in lost
+
+
+def test_notifications_of_the_client() -> None:
+    bench = Bench(OLD, OLD)
+    bench.client.notify("com.example/told", {"a": 1}, now=bench.now)
+    bench.run()
+    told = bench.take(bench.up.server_events, ClientNotified).notification
+    assert told == Notification("com.example/told", {"a": 1})
+
+
+def test_nothing_can_be_asked_of_an_upstream_that_is_closed() -> None:
+    bench = Bench(OLD, OLD)
+    bench.up.client.close(now=bench.now)
+    bench.run()
+    bench.call()
+    assert "cannot be asked" in error_of(bench).message
+    bench.client.notify("com.example/told", now=bench.now)
+    bench.run()
+    assert "com.example/told" in bench.lost[0]
+
+
+def test_an_upstream_that_ends_ends_its_calls() -> None:
+    bench = Bench(OLD, OLD)
+    begun(bench)
+    bench.up.client.close(now=bench.now)
+    bench.run()
+    assert "gave no result" in error_of(bench).message
+
+
+def test_the_level_of_an_old_client_comes_with_each_call_to_a_new_server() -> None:
+    bench = Bench(OLD, NEW)
+    bench.call("logging/setLevel", {"level": "warning"})
+    assert isinstance(bench.outcome(), CallCompleted)
+    call = begun(bench)
+    assert call.request.params is not None
+    assert call.request.params["_meta"][LOG_LEVEL] == "warning"
+
+
+@pytest.mark.parametrize("offers", [True, False])
+def test_the_level_of_a_new_client_is_set_at_an_old_server(offers: bool) -> None:
+    bench = Bench(NEW, OLD, offered=OFFERED if offers else {"tools": {}})
+    for _ in range(2):
+        bench.call(meta={LOG_LEVEL: "error"})
+    found = [e.call.request for e in bench.up.server_events if isinstance(e, CallReceived)]
+    levels = [request.params for request in found if request.method == "logging/setLevel"]
+    assert len(found) - len(levels) == 2
+    assert [params["level"] for params in levels if params] == ["error"] * offers
+
+
+def test_subscriptions_of_an_old_client_at_a_new_server() -> None:
+    bench = Bench(OLD, NEW)
+    for _ in range(2):
+        bench.call("resources/subscribe", {"uri": "a:b"})
+        assert isinstance(bench.outcome(), CallCompleted)
+    for is_told in (True, False):
+        bench.up.server.publish("notifications/resources/updated", {"uri": "a:b"}, now=bench.now)
+        bench.run()
+        told = [event for event in bench.down.events if isinstance(event, ServerNotified)]
+        assert len(told) == is_told
+        bench.down.events.clear()
+        bench.call("resources/unsubscribe", {"uri": "a:b"})
+        assert isinstance(bench.outcome(), CallCompleted)
+    assert not bench.lost
+
+
+def test_a_session_that_ends_is_subscribed_to_nothing() -> None:
+    bench = Bench(OLD_HTTP, NEW)
+    bench.call("resources/subscribe", {"uri": "a:b"})
+    (session,) = bench.down.server.sessions
+    bench.down.server.end_session(session, "gone", now=bench.now)
+    bench.run()
+    bench.up.server.publish("notifications/resources/updated", {"uri": "a:b"}, now=bench.now)
+    bench.run()
+    assert UPDATED not in [e.notification.method for e in bench.told]
+    assert bench.relay is not None
+    bench.relay.connected(
+        Connected(
+            transport=STDIO, version="2026-07-28", server_info={}, capabilities={"tools": {}}
+        ),
+        now=bench.now,
+    )
+
+
+def test_a_new_session_of_the_upstream_listens_again() -> None:
+    bench = Bench(OLD, NEW)
+    relay = bench.relay
+    assert relay is not None
+    again = Connected(
+        transport=STDIO, version="2026-07-28", server_info={}, capabilities=dict(OFFERED)
+    )
+    relay.receive_client_event(again, now=0.0)  # it listens already
+    relay.receive_client_event(CallCompleted(1, {}), now=0.0)
+    relay.receive_client_event(again, now=0.0)
+    bench.run()
+    bench.up.server.publish("notifications/prompts/list_changed", now=bench.now)
+    bench.run()
+    told = [each for each in bench.down.events if isinstance(each, ServerNotified)]
+    assert len(told) == 2  # the first listener has not ended at the server
+
+
+# Results
+
+
+def test_a_result_that_a_revision_does_not_have() -> None:
+    bench = Bench(NEW, OLD)
+    call = begun(bench)
+    bench.respond(call, [1])
+    assert "cannot be sent" in error_of(bench).message
+
+
+def test_an_old_client_gets_no_result_type() -> None:
+    bench = Bench(OLD, NEW)
+    bench.respond(begun(bench), {"a": 1})
+    end = bench.outcome()
+    assert isinstance(end, CallCompleted)
+    assert "resultType" not in end.result
+
+
+def test_a_client_that_comes_back_without_its_input_is_asked_again() -> None:
+    bench = Bench(NEW, OLD)
+    call = begun(bench)
+    ask(bench, call)
+    bench.client.respond(question(bench).id, {"action": "accept"}, now=bench.now)
+    while bench.down.drive():
+        pass
+    (event,) = bench.down.server_events
+    assert isinstance(event, CallReceived)
+    without = HandlerInput({}, event.call.handler_input.state)
+    setattr(event.call, "handler_input", without)  # noqa: B010 (an attribute of the machine's call)
+    bench.run()
+    bench.client.respond(question(bench).id, {"action": "decline"}, now=bench.now)
+    bench.run()
+    bench.respond(call, {})
+    assert isinstance(bench.outcome(), CallCompleted)
+
+
+# What does not concern a relay
+
+
+def test_other_events_change_nothing() -> None:
+    bench = Bench(OLD, OLD, offered={})
+    relay = bench.relay
+    assert relay is not None
+    assert relay.receive_client_event(Closed(None), now=0.0) is None
+    assert relay.receive_client_event(CallCompleted(99, {}), now=0.0) is None
+    assert relay.receive_client_event(ServerRequestCancelled(99, "x"), now=0.0) is None
+    call = begun(bench)
+    assert relay.receive_server_event(CallCancelled(call, "not of a client"), now=0.0) is None
+    assert not relay.must_wait
