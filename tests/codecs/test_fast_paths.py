@@ -7,10 +7,18 @@ import json as standard
 import re
 from typing import Any
 
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from sansmcp import Idle, NdjsonDecoder, RemoteProtocolError, SseDecoder, SseEvent
+from sansmcp import (
+    Idle,
+    LocalProtocolError,
+    NdjsonDecoder,
+    RemoteProtocolError,
+    SseDecoder,
+    SseEvent,
+)
 from sansmcp.codecs import json
 
 # Event streams
@@ -113,6 +121,35 @@ def test_an_event_stream_is_read_as_if_line_by_line(
     assert (found, has_failed) == (events, is_beyond)
     if not has_failed:
         assert decoder.reconnection_time == retry
+
+
+LONG = b"data: " + b"x" * 1100
+
+
+@pytest.mark.parametrize(
+    "chunks",
+    [
+        [LONG + b"\n", b"\n"],
+        [LONG + b"\r", b"\ndata: a\r\n\r", b"\n"],
+        [LONG + b"\n", b"data: a\nda", b"ta: b\ndata: c", b"\n\ndata: d\n\n"],
+        [LONG, b"y\nid: 1\nretry: 9\n", b": z\n\ndata: a\n\n"],
+        [b": " + LONG, b"\n\n", b"data: a\n\n"],
+        [b"data: a\n" * 200, b"data: b\n" * 200 + b"\n"],
+        [b":\n" * 1000 + b"data: a\n", b"\n"],
+        [b"event: e\n" + LONG[:1000] + b"\0\n" + b"id: \0\n" * 10, b"id: 1\n\n"],
+    ],
+)
+def test_a_long_block_may_be_cut_anywhere(chunks: list[bytes]) -> None:
+    decoder = SseDecoder(1 << 30)
+    found = [event for chunk in chunks for event in decoder.feed(chunk)]
+    expected = read_slowly(b"".join(chunks), 1 << 30)
+    assert (found, False, decoder.reconnection_time) == expected
+    assert found
+
+
+def test_a_limit_is_above_zero() -> None:
+    with pytest.raises(LocalProtocolError, match="limit must be above zero, and is 0"):
+        SseDecoder(0)
 
 
 @given(BODIES, SIZES)
