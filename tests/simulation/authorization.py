@@ -653,7 +653,7 @@ class Seat:
         self._asks_until = -math.inf
         if manner == "too late":
             redirect = self.server.authorize(url, self.account, is_narrow=False)
-            if client.redirected(redirect, now=now):
+            if client.redirected(redirect, now=now) and "jump" not in world.causes:
                 self.fail("logins", "takes a code after the end of its login")
         elif manner == "denied":
             world.reach("login denied")

@@ -452,6 +452,8 @@ class Customer(Host):
 
     def needs(self, what: str, *causes: str) -> None:
         """Something may only happen for one of these causes."""
+        if self.seat is not None and self.seat.has_expired:
+            self.causes.add("expired")  # also if the server's application takes no events
         if not (self.causes | self.world.causes) & set(causes):
             known = sorted(self.causes | self.world.causes)
             self.world.fail("causes", f"{self.name}: without cause: {what} (of {known})")
