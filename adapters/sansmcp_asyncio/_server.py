@@ -11,7 +11,7 @@ import math
 import socket
 import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import partial
 from typing import Any
 
@@ -114,14 +114,29 @@ class RunningServer(sansmcp_loop.RunningServer):
         options = self._plan.options
         try:
             if options.shares_listeners:
-                self._stop_listening()
+                await self._stop_accepting()
             if options.lame_duck_timeout:
                 await self.be_lame_duck(
                     options.lame_duck_timeout,
                     lambda: options.shares_listeners and not self.connections,
                 )
+            await self._stop_accepting()
         finally:
             self._stop_listening()
+
+    async def _stop_accepting(self) -> None:
+        """Accept nothing more, and lose no connection that was accepted.
+
+        asyncio accepts a connection in one turn of the loop and makes its transport in the next. If
+        its server is closed between them, the connection is dropped without a word.
+        """
+        loop = asyncio.get_running_loop()
+        for listener in self._listeners:
+            for each in listener.sockets:
+                with suppress(NotImplementedError):  # Windows: there it is done in one turn
+                    loop.remove_reader(each)
+        await asyncio.sleep(0)
+        self._stop_listening()
 
     def _stop_listening(self) -> None:
         for listener in self._listeners:

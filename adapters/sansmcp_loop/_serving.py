@@ -22,6 +22,9 @@ _logger = logging.getLogger("sansmcp")
 _FLUSH = 1.0
 """Seconds for the last bytes of all streams, and for cancelled handlers, when the server stops."""
 
+_ACCEPTED = 0.1
+"""Seconds in which a connection that the loop has accepted reaches the server."""
+
 THREADS = DriverOptions().threads
 """Default number of plain handlers that run at a time."""
 
@@ -108,11 +111,17 @@ class RunningServer(sansmcp.ServerDriver):
         """
         self.safely(lambda: self.core.enter_lame_duck(now=self.now()))
         try:
-            await self.loop.within(seconds, self.wait_until, has_left)
+            await self.loop.within(seconds, self._wait_until_left, has_left)
         except BaseException:
             self.safely(lambda: self.core.shut_down(now=self.now()))
             self.run_pending()
             raise
+
+    async def _wait_until_left(self, has_left: Callable[[], bool]) -> None:
+        # Loops accept a connection some turns before its protocol, or task, exists. To leave in
+        # that time would reset it, and a proxy would respond with status 502.
+        await self.loop.within(_ACCEPTED, self.loop.event().wait)
+        await self.wait_until(has_left)
 
     async def shut_down(self, graceful_timeout: float) -> None:
         """Accept nothing new, give running calls ``graceful_timeout`` seconds, end all streams."""

@@ -128,6 +128,36 @@ async def test_a_server_that_is_awaited_until_it_is_stopped(world: ToolApp) -> N
     assert (serving.has_ended, serving.connections) == (True, set())
 
 
+@pytest.mark.parametrize("turns", range(6))
+async def test_a_connection_that_is_just_accepted_is_served(turns: int) -> None:
+    """What this process does not accept is left to another one that has the socket, too."""
+    loop = asyncio.get_running_loop()
+    listener = socket.create_server(("127.0.0.1", 0))
+    with listener.dup() as other, socket.create_connection(listener.getsockname()) as peer:
+        other.setblocking(False)
+        peer.setblocking(False)
+        async with sansmcp_asyncio.serve(
+            _application(), http=[listener], health_path="/health", lame_duck_timeout=PATIENCE
+        ) as serving:
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            serving.stop()
+            for _ in range(6):  # so that the server must know of a connection without bytes
+                await asyncio.sleep(0)
+            peer.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
+            received = asyncio.create_task(loop.sock_recv(peer, 1000))
+            left = asyncio.create_task(loop.sock_accept(other))
+            done, _ = await asyncio.wait(
+                [received, left], timeout=PATIENCE, return_when=asyncio.FIRST_COMPLETED
+            )
+            if left in done:
+                left.result()[0].close()
+                received.cancel()
+            else:
+                left.cancel()
+                assert received.result().startswith(b"HTTP/1.1 ")
+
+
 @pytest.mark.parametrize("times", [1, 2])
 async def test_cancelling_a_server(world: ToolApp, times: int) -> None:
     """The first time running calls get their grace, the second time they do not."""
