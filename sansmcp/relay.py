@@ -7,8 +7,11 @@ I/O and no clock. docs/decisions/relay.md says what is relayed, and what is not.
 
 from __future__ import annotations
 
+import math
+import re
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import Any
 
 import attrs
@@ -51,7 +54,7 @@ from .meta_keys import (
 )
 from .revisions import REVISIONS, Revision
 from .server.server import Server
-from .server_call import ServerCall
+from .server_call import ServerCall, Session
 from .states import ClientState
 from .tasks import EXTENSION
 
@@ -95,10 +98,47 @@ def _relayed(call: object) -> None:
     raise LocalProtocolError("A Relay must take the calls of this App from the server's events")
 
 
+@attrs.frozen
+class ToolFilter:
+    """Which tools of the upstream server the clients may see and call.
+
+    Attributes:
+        allow: patterns of names, in which ``*`` stands for any characters.
+        deny: patterns of names that are left out, although ``allow`` has them.
+    """
+
+    allow: tuple[str, ...] = ("*",)
+    deny: tuple[str, ...] = ()
+
+    def allows(self, name: object) -> bool:
+        """Return True if the clients may call this tool."""
+        return (
+            isinstance(name, str)
+            and any(_matches(each, name) for each in self.allow)
+            and not any(_matches(each, name) for each in self.deny)
+        )
+
+    def apply(self, result: Any) -> Any:
+        """Return the result of ``tools/list`` without the tools that are left out."""
+        members = json.as_object(result) or {}
+        tools = members.get("tools")
+        if not json.is_array(tools):
+            return result
+        kept = [each for each in tools if self.allows((json.as_object(each) or {}).get("name"))]
+        return {**members, "tools": kept}
+
+
+def _matches(pattern: str, name: str) -> bool:
+    parts = (re.escape(part) for part in pattern.split("*"))
+    return re.fullmatch(".*".join(parts), name, re.DOTALL) is not None
+
+
 @attrs.define(eq=False)
 class _Pairing:
     """A call of a client, and the upstream call that was made for it."""
 
+    number: int
+    """The name of the pairing in the signed state of a client."""
     call: ServerCall
     """At 2026-07-28 each round of input is a call of its own: the latest."""
     handle: int
@@ -108,8 +148,8 @@ class _Pairing:
     """The server requests that the client has got: upstream id, and what ``ask()`` returned."""
     wanted: deque[Request] = attrs.field(factory=lambda: deque[Request]())
     """The server requests for input at 2026-07-28, which are asked one after the other."""
-    parked_until: float | None = None
-    """Until when the client may come back with its input; None if its call is running."""
+    parked_until: float = math.inf
+    """Until when the client may come back with its input; math.inf if its call is running."""
     ended: CallCompleted | CallFailed | None = None
     """The end of the upstream call, if the client has yet to come back for it."""
 
@@ -118,34 +158,56 @@ class Relay:
     """Relays the calls of the clients of a server to one upstream server.
 
     Feed it with every event of both machines; then drive both, since it gives commands to both.
-    All clients of the server share the upstream session, so let one relay serve one user.
+    All clients that it serves share the upstream session, so let one relay serve one user.
 
     Not thread-safe.
     """
 
-    def __init__(self, server: Server, upstream: Client) -> None:
+    def __init__(
+        self,
+        server: Server,
+        upstream: Client,
+        *,
+        session: Session | None = None,
+        tools: ToolFilter | None = None,
+    ) -> None:
         """Create a relay.
 
         Args:
             server: the machine that the clients talk to; its app is that of :func:`relay_app`.
             upstream: the connected machine. Its capabilities are those that the clients of
                 ``server`` have, and its timeouts hold for each relayed call.
+            session: the session whose client the relay serves; feed it with the events of this
+                session only. None if it serves all clients of ``server``.
+            tools: which tools the clients may see and call; None for all.
         """
         self._server = server
         self._upstream = upstream
+        self._session = session
+        self._tools = tools
+        self._numbers = count(1)
         self._revision: Revision | None = None
         self._capabilities: Mapping[str, Any] = {}
         self._by_call: dict[ServerCall, _Pairing] = {}
         self._by_handle: dict[int, _Pairing] = {}
+        """The pairings whose upstream call is running."""
+        self._full: set[ServerCall] = set()
+        """The running calls that were above high water."""
+        self._parked: dict[int, _Pairing] = {}
+        """By number: the pairings whose client may come back with its input."""
         self._questions: dict[RequestId, _Pairing] = {}
         """The open server requests of the upstream server."""
         self._listeners: dict[str, int] = {}
         """At 2026-07-28: calls that listen, by URI of a resource; lists have the name ``""``."""
+        self._subscribed: set[str] = set()
+        """Before 2026-07-28: the resources to which the upstream session is subscribed."""
         self._level: str | None = None
         """The log level that the clients have set last."""
 
     def connected(self, event: Connected, *, now: float) -> None:
         """Take the upstream's Connected. Call this first, and again for each later one.
+
+        A new upstream session gets the subscriptions and the log level of the old one.
 
         Args:
             event: what the upstream client reported.
@@ -153,19 +215,43 @@ class Relay:
         """
         self._revision = REVISIONS[event.version]
         self._capabilities = event.capabilities
+        self._subscribed.clear()
         wanted = {
             name: True
             for capability, name in _LISTS.values()
             if (json.as_object(event.capabilities.get(capability)) or {}).get("listChanged") is True
         }
         is_open = self._upstream.state is ClientState.READY
-        if self._revision.listen and wanted and is_open and "" not in self._listeners:
+        if not is_open:
+            return
+        if self._revision.listen and wanted and "" not in self._listeners:
             self._listen("", wanted, now)
+        for uri in {uri for session in self._sessions for uri in session.subscriptions}:
+            self._subscribe(uri, now)
+        if self._level is not None and not self._revision.listen:
+            self._upstream.call(_SET_LEVEL, {"level": self._level}, now=now)
+
+    def replace_upstream(self, upstream: Client) -> None:
+        """Go on with another client, because the upstream one is closed.
+
+        Feed the relay with all events of the closed client first, its Closed included, and call
+        :meth:`connected` next.
+
+        Args:
+            upstream: the connected machine, with the same capabilities.
+        """
+        self._upstream = upstream
+        self._listeners.clear()
+
+    @property
+    def _sessions(self) -> Sequence[Session]:
+        """The sessions whose clients the relay serves."""
+        return self._server.sessions if self._session is None else (self._session,)
 
     @property
     def must_wait(self) -> bool:
         """True if a client is behind: leave the upstream's events until it is False."""
-        return any(call.is_above_high_water for call in self._by_call)
+        return any(call.is_above_high_water for call in self._full)
 
     # The side of the clients
 
@@ -182,31 +268,45 @@ class Relay:
         """
         match event:
             case CallReceived(call):
-                self._call_received(call, now)
+                self.relay_call(call, call.request.params, now=now)
             case CallCancelled(call, reason):
+                self._full.discard(call)
                 pairing = self._by_call.pop(call, None)
                 if pairing is not None:
                     self._forget(pairing)
                     self._upstream.cancel(pairing.handle, reason, now=now)
             case ClientNotified(_, notification):
                 try:
-                    self._upstream.notify(notification.method, _given(notification), now=now)
+                    self._upstream.notify(notification.method, _given(notification.params), now=now)
                 except LocalProtocolError as error:
                     return f"{notification.method[:100]!r} of a client is lost: {error}"
             case SessionClosed():
-                self._drop_listeners(now)
+                self._drop_subscriptions(now)
             case ClientResponseReceived():
                 self._client_responded(event, now)
             case _:
                 pass
         return None
 
-    def _call_received(self, call: ServerCall, now: float) -> None:
+    def relay_call(self, call: ServerCall, params: Params | None, *, now: float) -> None:
+        """Relay a call of a client that was received, with other parameters if need be.
+
+        :meth:`receive_server_event` does this for CallReceived.
+
+        Args:
+            call: the call.
+            params: the parameters for the upstream server.
+            now: the current time in seconds, on the clock of both machines.
+        """
         if call.handler_input.state is not None:
             self._came_back(call, now)
             return
-        method, params = call.request.method, _given(call.request)
+        method, params = call.request.method, _given(params)
         meta = meta_of(call.request)
+        name = (params or {}).get("name")
+        if method == "tools/call" and self._tools is not None and not self._tools.allows(name):
+            call.respond_error(jsonrpc.INVALID_PARAMS, f"Unknown tool: {str(name)[:100]}", now=now)
+            return
         try:
             if self._is_translated(call, method, params or {}, now):
                 return
@@ -219,36 +319,46 @@ class Relay:
             text = f"The upstream server cannot be asked: {error}"
             call.respond_error(jsonrpc.INTERNAL_ERROR, text, now=now)
             return
-        pairing = _Pairing(call, handle)
+        pairing = _Pairing(next(self._numbers), call, handle)
         self._by_call[call] = self._by_handle[handle] = pairing
 
     def _is_translated(self, call: ServerCall, method: str, params: Params, now: float) -> bool:
-        """Respond to a method of the handshake revisions that a modern upstream does not have."""
-        if self._revision is None or not self._revision.listen:
-            return False
+        """Respond to a method that the upstream does not have, or need not be asked again."""
+        is_modern = self._revision is not None and self._revision.listen
         if method == _SET_LEVEL:
             self._level = str(params.get("level"))
-        elif method == _SUBSCRIBE:
-            uri = str(params.get("uri"))
-            if uri not in self._listeners:
-                self._listen(uri, {"resourceSubscriptions": [uri]}, now)
-        elif method == _UNSUBSCRIBE:
-            pass  # the server forgets it with the response
-        else:
+            if not is_modern:
+                return False
+        elif method == _SUBSCRIBE and is_modern:
+            self._subscribe(str(params.get("uri")), now)
+        elif method != _UNSUBSCRIBE:
             return False
-        call.respond({}, now=now)
-        self._drop_listeners(now)
+        call.respond({}, now=now)  # with the response the server forgets a subscription
+        self._drop_subscriptions(now)
         return True
+
+    def _subscribe(self, uri: str, now: float) -> None:
+        """Let the upstream server tell of changes of a resource."""
+        assert self._revision is not None, "the owner calls connected() first"
+        if not self._revision.listen:
+            self._subscribed.add(uri)
+            self._upstream.call(_SUBSCRIBE, {"uri": uri}, now=now)
+        elif uri not in self._listeners:
+            self._listen(uri, {"resourceSubscriptions": [uri]}, now)
 
     def _listen(self, name: str, wanted: Mapping[str, Any], now: float) -> None:
         params = {"notifications": dict(wanted)}
         self._listeners[name] = self._upstream.call(LISTEN, params, now=now)
 
-    def _drop_listeners(self, now: float) -> None:
-        """Stop to listen for resources to which no client is subscribed any more."""
-        used = {uri for session in self._server.sessions for uri in session.subscriptions}
+    def _drop_subscriptions(self, now: float) -> None:
+        """Let the upstream server forget the resources to which no client is subscribed."""
+        used = {uri for session in self._sessions for uri in session.subscriptions}
         for name in [name for name in self._listeners if name and name not in used]:
             self._upstream.cancel(self._listeners.pop(name), "no client is subscribed", now=now)
+        if self._upstream.state is ClientState.READY:
+            for uri in self._subscribed - used:
+                self._subscribed.discard(uri)
+                self._upstream.call(_UNSUBSCRIBE, {"uri": uri}, now=now)
 
     def _needs_level(self, meta: Mapping[str, Any]) -> bool:
         """True if a client set a level for all requests, and the upstream wants it in each."""
@@ -283,13 +393,13 @@ class Relay:
 
     def _came_back(self, call: ServerCall, now: float) -> None:
         """Take the input of a client of 2026-07-28, and go on with its upstream call."""
-        handle, id = call.handler_input.state
-        pairing = self._by_handle.get(handle)
-        if pairing is None or pairing.parked_until is None:
+        number, id = call.handler_input.state
+        pairing = self._parked.pop(number, None)
+        if pairing is None:
             text = "This input is for a call that has ended; send the request again without it"
             call.respond_error(jsonrpc.INVALID_PARAMS, text, now=now)
             return
-        pairing.call, pairing.parked_until = call, None
+        pairing.call, pairing.parked_until = call, math.inf
         self._by_call[call] = pairing
         responses = call.handler_input.input_responses
         if id in self._questions:
@@ -341,18 +451,25 @@ class Relay:
             for name, listener in tuple(self._listeners.items()):
                 if listener == handle:
                     del self._listeners[name]
-        elif pairing.parked_until is None:
+        elif pairing.number not in self._parked:
             self._end(pairing, event, now)
         else:
+            del self._by_handle[handle]
             pairing.ended = event
 
     def _end(self, pairing: _Pairing, event: CallCompleted | CallFailed, now: float) -> None:
         call = pairing.call
         del self._by_call[call]
+        self._full.discard(call)
         self._forget(pairing)
         if isinstance(event, CallCompleted):
+            result = _result_for(call.peer.revision, event.result)
+            if call.request.method == "tools/list" and self._tools is not None:
+                result = self._tools.apply(result)
+            if call.request.method == _SUBSCRIBE:
+                self._subscribed.add(str((call.request.params or {}).get("uri")))
             try:
-                call.respond(_result_for(call.peer.revision, event.result), now=now)
+                call.respond(result, now=now)
             except LocalProtocolError as error:
                 text = f"The result of the upstream server cannot be sent: {error}"
                 call.respond_error(jsonrpc.INTERNAL_ERROR, text, now=now)
@@ -364,33 +481,43 @@ class Relay:
             call.respond_error(jsonrpc.INTERNAL_ERROR, text, now=now)
 
     def _forget(self, pairing: _Pairing) -> None:
-        del self._by_handle[pairing.handle]
+        if self._by_handle.get(pairing.handle) is pairing:  # another client has the same handles
+            del self._by_handle[pairing.handle]
         for id in [id for id, owner in self._questions.items() if owner is pairing]:
             del self._questions[id]
 
     def _progress(self, event: ProgressReceived, pairing: _Pairing | None, now: float) -> None:
-        if pairing is None or pairing.parked_until is not None:
+        if pairing is None or pairing.number in self._parked:
             return
         if pairing.progress is None or event.progress > pairing.progress:
             pairing.progress = event.progress
             pairing.call.progress(event.progress, event.total, event.message, now=now)
+            self._note_full(pairing.call)
 
     def _notified(self, handle: int | None, message: Notification, now: float) -> str | None:
-        method, params = message.method, _given(message)
+        method, params = message.method, _given(message.params)
         if method in _LISTS or method == UPDATED:
-            self._server.publish(method, params, now=now)
+            if self._session is None:
+                self._server.publish(method, params, now=now)
+            elif method in _LISTS or _is_subscribed(self._session, str((params or {}).get("uri"))):
+                self._session.notify(method, params, now=now)
             return None
         if method == ACKNOWLEDGED:
             return None
         pairing = None if handle is None else self._by_handle.get(handle)
         if pairing is None:
-            sent = [each.notify(method, params, now=now) for each in self._server.sessions]
+            sent = [each.notify(method, params, now=now) for each in self._sessions]
             if not any(sent):
                 pairing = self._only_pairing()
                 sent = [pairing is not None and pairing.call.notify(method, params, now=now)]
         else:
             sent = [pairing.call.notify(method, params, now=now)]
+            self._note_full(pairing.call)
         return None if any(sent) else f"{method[:100]!r} of the upstream server reached no client"
+
+    def _note_full(self, call: ServerCall) -> None:
+        if call.is_above_high_water:
+            self._full.add(call)
 
     def _only_pairing(self) -> _Pairing | None:
         """Return a call of the one client with running calls; None if there are none, or more.
@@ -429,7 +556,7 @@ class Relay:
             raise LocalProtocolError(f"the client has not declared {capability}")
         pairing.wanted.append(request)
         self._questions[request.id] = pairing
-        if pairing.parked_until is None:
+        if pairing.number not in self._parked:
             try:
                 self._ask_next(pairing, now)
             except LocalProtocolError:
@@ -441,8 +568,10 @@ class Relay:
         """Send the next request for input to a client of 2026-07-28, which ends its call."""
         request, call = pairing.wanted[0], pairing.call
         asked = InputRequest(request.method, request.params or {})
-        call.respond(InputRequired({"input": asked}, [pairing.handle, request.id]), now=now)
+        call.respond(InputRequired({"input": asked}, [pairing.number, request.id]), now=now)
         del self._by_call[call]
+        self._full.discard(call)
+        self._parked[pairing.number] = pairing
         pairing.parked_until = now + self._server.limits.input_timeout
 
     def _withdrawn(self, id: RequestId, reason: str, now: float) -> None:
@@ -458,29 +587,36 @@ class Relay:
 
     def next_deadline(self) -> float | None:
         """Return when to call :meth:`handle_timeout`, or None for never."""
-        times = (pairing.parked_until for pairing in self._by_handle.values())
-        return min((time for time in times if time is not None), default=None)
+        return min((pairing.parked_until for pairing in self._parked.values()), default=None)
 
     def handle_timeout(self, *, now: float) -> None:
         """Cancel the upstream calls whose clients did not come back with their input in time.
 
         Early, late and repeated calls are safe. Drive both machines afterwards.
         """
-        for pairing in tuple(self._by_handle.values()):
-            if pairing.parked_until is not None and pairing.parked_until <= now:
+        for pairing in tuple(self._parked.values()):
+            if pairing.parked_until <= now:
+                del self._parked[pairing.number]
                 self._forget(pairing)
-                self._upstream.cancel(pairing.handle, "the client sent no input", now=now)
+                if pairing.ended is None:
+                    self._upstream.cancel(pairing.handle, "the client sent no input", now=now)
 
 
-def _given(message: Request | Notification) -> Params | None:
+def _given(params: Params | None) -> Params | None:
     """Return parameters without what belongs to the conversation that they came in."""
-    params = message.params
     if params is None:
         return None
     given = {name: value for name, value in params.items() if name not in ROUND_PARAMS}
     meta = json.as_object(given.pop("_meta", None)) or {}
     kept = {name: value for name, value in meta.items() if name not in (*OWN_META, SUBSCRIPTION_ID)}
     return {**given, "_meta": kept} if kept else given
+
+
+def _is_subscribed(session: Session, uri: str) -> bool:
+    """Return True if the client subscribed to a resource, or to a folder that contains it."""
+    return any(
+        uri == each or uri.startswith(f"{each.rstrip('/')}/") for each in session.subscriptions
+    )
 
 
 def _with_level(params: Params | None, level: str | None) -> Params:

@@ -23,11 +23,11 @@ from sansmcp.events import (
 from sansmcp.input_required import HandlerInput
 from sansmcp.messages import Notification, Request
 from sansmcp.meta_keys import LOG_LEVEL, UPDATED
-from sansmcp.relay import relay_app
+from sansmcp.relay import Relay, ToolFilter, relay_app
 from sansmcp.server_call import ServerCall
 from sansmcp.tasks import EXTENSION
 
-from .bench import HTTP, OFFERED, STDIO, Bench
+from .bench import EVERYTHING, HTTP, OFFERED, STDIO, Bench, Leg
 
 OLD, OLD_HTTP = ("2025-11-25", STDIO), ("2025-11-25", HTTP)
 NEW, NEW_HTTP = ("2026-07-28", STDIO), ("2026-07-28", HTTP)
@@ -167,6 +167,18 @@ def test_a_modern_client_that_does_not_come_back() -> None:
     assert bench.relay.next_deadline() is None
 
 
+def test_a_result_that_no_client_comes_back_for() -> None:
+    bench = Bench(NEW, OLD)
+    call = begun(bench)
+    ask(bench, call)
+    bench.respond(call, {"a": 1})
+    assert bench.relay is not None
+    assert bench.relay.next_deadline() is not None
+    bench.wait(bench.down.server.limits.input_timeout + 1)
+    assert bench.relay.next_deadline() is None
+    assert not [e for e in bench.up.server_events if isinstance(e, CallCancelled)]
+
+
 def test_a_client_that_comes_back_too_late() -> None:
     bench = Bench(NEW_HTTP, OLD_HTTP)
     call = begun(bench)
@@ -183,9 +195,6 @@ def test_a_client_that_comes_back_too_late() -> None:
 
 @pytest.mark.parametrize("down", [OLD_HTTP, NEW_HTTP], ids=str)
 def test_a_client_that_cannot_be_asked(down: tuple[str, str]) -> None:
-    bench = Bench(down, OLD_HTTP)
-    bench.down.client.close(now=0.0)
-    bench.run()
     bench = Bench(down, OLD_HTTP, asked_of={"roots": {}})
     call = begun(bench)
     ask(bench, call)
@@ -413,3 +422,142 @@ def test_other_events_change_nothing() -> None:
     call = begun(bench)
     assert relay.receive_server_event(CallCancelled(call, "not of a client"), now=0.0) is None
     assert not relay.must_wait
+
+
+# Tools that are left out
+
+
+def test_tools_that_are_left_out() -> None:
+    bench = Bench(OLD, OLD)
+    tools = ToolFilter(allow=("read_*", "x"), deny=("*_secret",))
+    bench.relay = Relay(bench.down.server, bench.up.client, tools=tools)
+    bench.call("tools/list", {})
+    offered = [{"name": name} for name in ("read_a", "read_secret", "write", "x")]
+    bench.respond(bench.arrived(), {"tools": [*offered, {"name": 1}], "nextCursor": "2"})
+    end = bench.outcome()
+    assert isinstance(end, CallCompleted)
+    assert end.result["tools"] == [{"name": "read_a"}, {"name": "x"}]
+    assert end.result["nextCursor"] == "2"
+    bench.call("tools/list", {})
+    bench.respond(bench.arrived(), {"tools": "none"})
+    end = bench.outcome()
+    assert isinstance(end, CallCompleted)
+    assert end.result["tools"] == "none"
+    bench.call("tools/call", {"name": "write"})
+    assert error_of(bench).message == "Unknown tool: write"
+    assert not bench.up.server_events
+    bench.respond(begun(bench), {})
+    assert isinstance(bench.outcome(), CallCompleted)
+
+
+# A relay for one session
+
+
+def test_a_relay_of_one_session_tells_that_session_alone() -> None:
+    bench = Bench(OLD_HTTP, OLD)
+    (session,) = bench.down.server.sessions
+    relay = bench.relay = Relay(bench.down.server, bench.up.client, session=session)
+    bench.call("resources/subscribe", {"uri": "a:folder"})
+    bench.respond(bench.arrived(), {})
+    assert isinstance(bench.outcome(), CallCompleted)
+    for method, uri in (
+        (UPDATED, "a:folder"),
+        (UPDATED, "a:folder/b"),
+        (UPDATED, "a:folders"),
+        ("notifications/tools/list_changed", ""),
+    ):
+        told = ServerNotified(None, Notification(method, {"uri": uri}))
+        assert relay.receive_client_event(told, now=0.0) is None
+    bench.run()
+    uris = [e.notification.params for e in bench.down.events if isinstance(e, ServerNotified)]
+    assert uris == [{"uri": "a:folder"}, {"uri": "a:folder/b"}, {"uri": ""}]
+
+
+# A new upstream session
+
+
+def test_a_new_session_of_an_old_server_gets_subscriptions_and_level() -> None:
+    bench = Bench(OLD, OLD)
+    assert bench.relay is not None
+    for method, params in (
+        ("resources/subscribe", {"uri": "a:b"}),
+        ("logging/setLevel", {"level": "error"}),
+    ):
+        bench.call(method, params)
+        bench.respond(bench.arrived(), {})
+        bench.outcome()
+    again = Connected(
+        transport=STDIO, version="2025-11-25", server_info={}, capabilities=dict(OFFERED)
+    )
+    bench.relay.receive_client_event(again, now=0.0)
+    bench.run()
+    received = [e.call for e in bench.up.server_events if isinstance(e, CallReceived)]
+    asked = [(call.request.method, call.request.params or {}) for call in received]
+    bench.up.server_events.clear()
+    assert [(method, params.get("uri"), params.get("level")) for method, params in asked] == [
+        ("resources/subscribe", "a:b", None),
+        ("logging/setLevel", None, "error"),
+    ]
+    bench.call("resources/unsubscribe", {"uri": "a:b"})
+    assert isinstance(bench.outcome(), CallCompleted)
+    assert bench.arrived().request.method == "resources/unsubscribe"
+
+
+def test_another_client_takes_the_place_of_one_that_is_closed() -> None:
+    bench = Bench(NEW_HTTP, OLD)
+    ask(bench, begun(bench))
+    assert bench.relay is not None
+    asked = question(bench)
+    bench.up.client.close(now=0.0)
+    bench.run()
+    bench.up = Leg(OLD, bench.up.server.app, EVERYTHING)
+    bench.up.client.start(now=0.0)
+    while bench.up.drive():
+        pass
+    bench.relay.replace_upstream(bench.up.client)
+    bench.run()
+    bench.up.server_events.clear()
+    call = begun(bench)
+    bench.client.respond(asked.id, {"action": "accept"}, now=bench.now)
+    bench.run()
+    assert "gave no result" in error_of(bench).message
+    bench.respond(call, {"a": 1})
+    assert isinstance(bench.outcome(), CallCompleted)
+
+
+def test_a_subscription_ends_with_its_upstream() -> None:
+    bench = Bench(OLD_HTTP, OLD)
+    bench.call("resources/subscribe", {"uri": "a:b"})
+    bench.respond(bench.arrived(), {})
+    bench.up.client.close(now=0.0)
+    bench.run()
+    assert bench.relay is not None
+    connected = Connected(transport=STDIO, version="2025-11-25", server_info={}, capabilities={})
+    bench.relay.connected(connected, now=0.0)  # of a client that is closed by now
+    (session,) = bench.down.server.sessions
+    bench.down.server.end_session(session, "gone", now=bench.now)
+    bench.run()
+    assert not [e for e in bench.up.server_events if isinstance(e, CallReceived)]
+
+
+# A client that is behind
+
+
+@pytest.mark.parametrize("is_progress", [True, False])
+def test_a_client_that_is_behind(is_progress: bool) -> None:
+    bench = Bench(OLD_HTTP, OLD)
+    call = begun(bench)
+    relay = bench.relay
+    assert relay is not None
+    assert not relay.must_wait
+    text = "x" * (1 << 20)
+    if is_progress:
+        relay.receive_client_event(ProgressReceived(call=1, progress=1, message=text), now=0.0)
+    else:
+        notification = Notification("com.example/x", {"text": text})
+        relay.receive_client_event(ServerNotified(1, notification), now=0.0)
+    assert relay.must_wait
+    bench.run()
+    assert not relay.must_wait
+    bench.respond(call, {})
+    assert isinstance(bench.outcome(), CallCompleted)
