@@ -179,13 +179,14 @@ class RunningServer(sansmcp_loop.RunningServer):
             log_unexpected(error)
             return Refusal()
 
-    def _serve_stdio(self, streams: StandardStreams) -> None:
+    def _serve_stdio(self, streams: StandardStreams) -> Connection:
         pipe = partial(sansmcp.ServerPipe, graceful_timeout=self._plan.options.graceful_timeout)
         # No send timeout: a client that is stopped in a debugger may not read for hours.
         connection = Connection(self, pipe, math.inf)
         StdioTransport(streams, connection)
         if self._plan.options.ends_with_stdin:
             connection.lost.add_done_callback(lambda _: self.stop())
+        return connection
 
 
 class Serve(Coroutine[Any, Any, None]):

@@ -13,14 +13,15 @@ from ._advice import advice
 from ._output import UsageError, print_error, print_line
 
 _DESCRIPTION = (
-    "Serve an MCP application, call a tool, find out what a server speaks, log in to it, or try "
-    "what a broken network does to a conversation."
+    "Serve an MCP application, call a tool, find out what a server speaks, put a server on another "
+    "transport, log in, or try what a broken network does to a conversation."
 )
 
 _MODULES = {
     "serve": "_serve",
     "call": "_call",
     "probe": "_probe",
+    "bridge": "_bridge",
     "login": "_login",
     "logout": "_login",
     "whoami": "_login",
@@ -45,7 +46,7 @@ def run(arguments: list[str] | None) -> int:
     try:
         if options.command and not options.takes_command:
             raise UsageError(
-                f"What is {' '.join(options.command)!r} for? Only call and probe take it"
+                f"What is {' '.join(options.command)!r} for? Only call, probe and bridge take it"
             )
         status: int = options.run(options)
     except (sansmcp.CallError, sansmcp.LocalProtocolError, UsageError, OSError) as error:

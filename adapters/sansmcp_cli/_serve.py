@@ -158,7 +158,7 @@ def _http(options: argparse.Namespace) -> tuple[str, int | range] | list[socket.
     if options.stdio:
         return None
     inherited: Inherited | None = options.worker
-    return _address(options.http) if inherited is None else inherited.listeners
+    return address_of(options.http) if inherited is None else inherited.listeners
 
 
 def _hosts(options: argparse.Namespace) -> tuple[str, ...]:
@@ -202,7 +202,7 @@ def _run_workers(options: argparse.Namespace) -> None:
             f"--workers {options.workers} needs --store, a file or a URL of Redis: without it, a "
             "session exists only in the process that has opened it"
         )
-    address = _address(options.http)
+    address = address_of(options.http)
     try:
         with ExitStack() as stack:
             listeners = [stack.enter_context(each) for each in listen(address)]
@@ -258,7 +258,8 @@ def _load(reference: str) -> sansmcp.App:
     return found
 
 
-def _address(text: str) -> tuple[str, int | range]:
+def address_of(text: str) -> tuple[str, int | range]:
+    """Return the host and port of --http. Raises UsageError."""
     host, colon, ports = text.rpartition(":")
     first, dash, last = ports.partition("-")
     numbers = (first, last) if dash else (first,)

@@ -9,10 +9,10 @@ import pytest
 
 from .sources import Module, adapters, core
 
-NO_ADAPTERS = {"sansmcp_check", "sansmcp_cli", "sansmcp_local", "sansmcp_loop"}
-"""A command is an application: it may name methods and headers. Checks of adapters are the other
-side of the protocol. What adapters share of the local machine and of event loops is no adapter: it
-never sees the protocol.
+NO_ADAPTERS = {"sansmcp_bridge", "sansmcp_check", "sansmcp_cli", "sansmcp_local", "sansmcp_loop"}
+"""A bridge and a command are applications: they may name methods and headers. Checks of adapters
+are the other side of the protocol. What adapters share of the local machine and of event loops is
+no adapter: it never sees the protocol.
 """
 
 COMMON = {"127.0.0.1", "http", "https", "latin-1", "localhost", "replace", "sansmcp", "utf-8"}

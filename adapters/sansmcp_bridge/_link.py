@@ -1,0 +1,315 @@
+"""One upstream server, as one client or all clients of the bridge use it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from typing import Any, Protocol
+
+import attrs
+
+import sansmcp
+import sansmcp_asyncio
+from sansmcp.events import (
+    AuthorizationNeeded,
+    CallCancelled,
+    CallCompleted,
+    CallFailed,
+    CallReceived,
+    ClientEvent,
+    ClientNotified,
+    Closed,
+    Connected,
+    ProgressReceived,
+    ServerEvent,
+    StderrLine,
+)
+from sansmcp.messages import Params
+from sansmcp.relay import Relay, ToolFilter
+from sansmcp_local import ClientParts, ConnectSettings, client_parts
+
+_TIMEOUT = 24 * 3600.0
+"""Seconds for a relayed call: the clients have timeouts of their own, and cancel."""
+
+_LASTED = 1.0
+"""Seconds after which a connection that is lost is opened again at once."""
+
+EVERYTHING: Mapping[str, Any] = {
+    "elicitation": {"form": {}, "url": {}},
+    "sampling": {"context": {}, "tools": {}},
+    "roots": {"listChanged": True},
+}
+"""What a connection declares that several clients share. What none of them can take is refused."""
+
+
+class LinkOwner(Protocol):
+    """The part of a bridge that its links use."""
+
+    @property
+    def core(self) -> sansmcp.Server:
+        """The machine of the server."""
+        ...
+
+    def now(self) -> float:
+        """Return the time of both machines, in seconds."""
+        ...
+
+    def spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
+        """Start a task that ends with the server."""
+
+    def run_pending(self) -> None:
+        """Drive the server, and the clients that it has changed."""
+
+    def log(self, line: str) -> None:
+        """Log a line."""
+
+    def upstream_changed(self, link: Link) -> None:
+        """Drive the client of a link soon, since it was given commands."""
+
+    def server_changed(self) -> None:
+        """Drive the server soon, since it was given commands."""
+
+    def upstream_was_driven(self) -> None:
+        """Drive the server if that made a client change it."""
+
+
+@attrs.frozen
+class Upstream:
+    """A server to which a bridge relays.
+
+    Attributes:
+        name: what it is called in the log, and before names that two servers have.
+        target: its URL, or the command that starts it on stdio.
+        settings: the settings of :func:`sansmcp_asyncio.connect`, such as ``headers``. The bridge
+            sets ``name``, ``version`` and ``capabilities`` itself.
+    """
+
+    name: str
+    target: str | Sequence[str]
+    settings: ConnectSettings = attrs.field(factory=lambda: ConnectSettings())
+
+    def parts(self, info: Mapping[str, Any], capabilities: Mapping[str, Any]) -> ClientParts:
+        """Return the parts of a client for clients of this name and with these capabilities.
+
+        Raises:
+            LocalProtocolError: the target or a setting is wrong.
+        """
+        name = f"{info['name']} (via sansmcp)" if info.get("name") else "sansmcp"
+        settings: ConnectSettings = {
+            "timeout": _TIMEOUT,
+            "total_timeout": _TIMEOUT,
+            **self.settings,
+            "name": name,
+            "version": str(info.get("version", sansmcp.__version__)),
+            "capabilities": capabilities,
+        }
+        return client_parts(self.target, **settings)
+
+
+class UpstreamClient(sansmcp_asyncio.Client):
+    """A client whose events go to a link, but for those of calls that the bridge itself makes."""
+
+    link: Link | None = None
+
+    @property
+    def is_paused(self) -> bool:
+        link = self.link
+        return super().is_paused or (link is not None and link.must_wait)
+
+    def handle_event(self, event: ClientEvent) -> None:
+        match event:
+            case AuthorizationNeeded():
+                super().handle_event(event)
+                return
+            case Connected():
+                super().handle_event(event)
+            case CallCompleted(handle) | CallFailed(handle) | ProgressReceived(call=handle):
+                if handle in self._pending_calls:
+                    super().handle_event(event)
+                    return
+            case _ if self.link is None:
+                super().handle_event(event)
+                return
+            case _:
+                pass
+        if self.link is not None:
+            self.link.receive_client_event(event)
+        if isinstance(event, Closed):
+            super().handle_event(event)
+
+    def run_pending(self) -> None:
+        link = self.link  # None after the client is closed, whose calls have failed then
+        self.settle()
+        if link is not None:
+            link.bridge.upstream_was_driven()
+
+    def settle(self) -> None:
+        """Drive the machine, and leave that of the server alone."""
+        super().run_pending()
+
+
+class Link:
+    """The connection of some clients of the bridge to one upstream server.
+
+    It connects when it is first needed, and again when the connection is lost; calls wait for that.
+    """
+
+    def __init__(
+        self,
+        bridge: LinkOwner,
+        upstream: Upstream,
+        *,
+        info: Mapping[str, Any],
+        capabilities: Mapping[str, Any],
+        session: sansmcp.Session | None,
+        tools: ToolFilter | None,
+    ) -> None:
+        """Create a link that is not connected.
+
+        Args:
+            bridge: the server whose clients are relayed.
+            upstream: the server to connect to.
+            info: name and version of the client.
+            capabilities: what is declared for the client.
+            session: the session of the client; None if all clients share the link.
+            tools: which tools the clients may see and call; None for all.
+        """
+        self.bridge = bridge
+        self.upstream = upstream
+        self.client: UpstreamClient | None = None
+        """The connected client; None before, and after the connection is lost."""
+        self._info = info
+        self._capabilities = capabilities
+        self._session = session
+        self._tools = tools
+        self._relay: Relay | None = None
+        self._waiting: list[Callable[[str | None], None]] = []
+        """What to do when the connection is open, or has failed for a reason."""
+        self._is_connecting = False
+        self._is_closed = False
+        self._since = 0.0
+        """When the connection was opened."""
+
+    @property
+    def must_wait(self) -> bool:
+        """True if a client is behind."""
+        return self._relay is not None and self._relay.must_wait
+
+    @property
+    def relay(self) -> Relay | None:
+        """The relay; None before the first connection."""
+        return self._relay
+
+    def use(self, client: UpstreamClient) -> None:
+        """Relay by a client that is connected."""
+        self.client = client
+        self._since = self.bridge.now()
+        if self._relay is None:
+            self._relay = Relay(
+                self.bridge.core, client.core, session=self._session, tools=self._tools
+            )
+        else:
+            self._relay.replace_upstream(client.core)
+        client.link = self
+        self._relay.connected(client.connected, now=self.bridge.now())
+        self.bridge.upstream_changed(self)
+
+    def when_connected(self, work: Callable[[str | None], None]) -> None:
+        """Call ``work`` with None once the server is connected, or with why it is not."""
+        if self.client is not None:
+            work(None)
+            return
+        self._waiting.append(work)
+        self.connect()
+
+    def connect(self) -> None:
+        """Begin to connect, unless that has begun already."""
+        if not self._is_connecting and self.client is None:
+            self._is_connecting = True
+            self.bridge.spawn(self._connect)
+
+    async def _connect(self) -> None:
+        why: str | None = "the bridge is stopping"
+        try:
+            if not self._is_closed:
+                client = UpstreamClient(self.upstream.parts(self._info, self._capabilities), None)
+                await client
+                if self._is_closed:
+                    await client.aclose()
+                else:
+                    self.use(client)
+                    why = None
+        except (sansmcp.CallError, sansmcp.LocalProtocolError, OSError) as error:
+            why = f"{self.upstream.name}: {error}"
+            self.bridge.log(f"cannot connect to {why}")
+        finally:
+            self._is_connecting = False
+            waiting, self._waiting = self._waiting, []
+            for work in waiting:
+                work(why)
+            self.bridge.run_pending()
+
+    async def aclose(self) -> None:
+        """End the connection. Calls that wait for it fail."""
+        self._is_closed = True
+        client, self.client = self.client, None
+        if client is not None:
+            client.link = None
+            await client.aclose()
+
+    # The events of both sides
+
+    def receive_server_event(self, event: ServerEvent) -> None:
+        """Relay an event of the server that concerns a client of this link."""
+        match event:
+            case CallReceived(call):
+                self.relay_call(call, call.request.params)
+            case ClientNotified():
+                self.when_connected(lambda why: self._relay_event(event))
+            case _:
+                self._relay_event(event)
+
+    def relay_call(self, call: sansmcp.ServerCall, params: Params | None) -> None:
+        """Relay a call with these parameters, as soon as the upstream server is connected."""
+
+        def begin(why: str | None) -> None:
+            now = self.bridge.now()
+            if why is not None:
+                text = f"The upstream server cannot be reached: {why}"
+                call.respond_exception(sansmcp.JsonRpcError(-32603, text), now=now)
+            elif call.is_running:
+                assert self._relay is not None
+                self._relay.relay_call(call, params, now=now)
+                self.bridge.upstream_changed(self)
+
+        self.when_connected(begin)
+
+    def _relay_event(self, event: ServerEvent) -> None:
+        if self._relay is not None and self.client is not None:
+            self._log_lost(self._relay.receive_server_event(event, now=self.bridge.now()))
+            self.bridge.upstream_changed(self)
+        elif self._relay is not None and isinstance(event, CallCancelled):
+            self._relay.receive_server_event(event, now=self.bridge.now())
+
+    def receive_client_event(self, event: ClientEvent) -> None:
+        """Relay an event of the upstream client."""
+        if isinstance(event, StderrLine):
+            self.bridge.log(f"{self.upstream.name}: {event.line}")
+        elif self._relay is not None:
+            self._log_lost(self._relay.receive_client_event(event, now=self.bridge.now()))
+            self.bridge.server_changed()
+        if isinstance(event, Closed):
+            self._lost(event)
+
+    def _log_lost(self, text: str | None) -> None:
+        if text is not None:
+            self.bridge.log(text)
+
+    def _lost(self, closed: Closed) -> None:
+        client, self.client = self.client, None
+        if client is None or self._is_closed:
+            return
+        client.link = None
+        self.bridge.log(f"{self.upstream.name}: the connection is lost: {closed.error}")
+        self.bridge.spawn(client.aclose)
+        if self.bridge.now() - self._since >= _LASTED:
+            self.connect()

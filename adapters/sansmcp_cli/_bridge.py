@@ -1,0 +1,248 @@
+"""``sansmcp bridge``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import signal
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import sansmcp
+from sansmcp.codecs.json import as_object
+from sansmcp.relay import ToolFilter
+from sansmcp_bridge import Upstream, open_bridge
+from sansmcp_local import ConnectSettings, ServeSettings
+
+from ._credentials import add_authorization, authorization_for
+from ._output import Commands, UsageError, print_line, tracer
+from ._serve import address_of
+from ._target import USAGE, add_headers, add_target, headers_of, process_of, target_of
+from ._with_asyncio import run
+
+_STDIO, _HTTP, _HTTP_SSE = "stdio", "http", "http-sse"
+
+_FIRST_LINE = 1 << 20
+"""Bytes of standard input in which the first message must end."""
+
+
+def add_to(commands: Commands) -> None:
+    """Add the command and its options to the parser."""
+    command = commands.add_parser(
+        "bridge",
+        help="let clients of any transport and revision use a server of another one",
+        usage="sansmcp bridge [options] URL\n"
+        "       sansmcp bridge [options] -- COMMAND [ARGS ...]\n"
+        "       sansmcp bridge [options] --config FILE",
+        description="Serve what another server offers, over another transport or at other "
+        f"revisions. {USAGE[0].upper()}{USAGE[1:]}. Or several servers, which become one.",
+    )
+    command.add_argument("words", nargs="*", metavar="URL")
+    add_target(command)
+    command.add_argument(
+        "--config",
+        metavar="FILE",
+        help='the servers, as JSON: {"mcpServers": {NAME: {"command": ..., "args": [...], "env": '
+        '{...}} or {"url": ..., "headers": {...}}}}',
+    )
+    command.add_argument(
+        "--to",
+        choices=(_STDIO, _HTTP, _HTTP_SSE),
+        help="where clients connect; http-sse is both HTTP transports (default: stdio for a URL, "
+        "http for a command)",
+    )
+    command.add_argument(
+        "--http",
+        default="127.0.0.1:8000",
+        metavar="HOST:PORT",
+        help="port 0: a free one; 8000-8010: the first of these that is free",
+    )
+    command.add_argument("--path", default="/mcp", help="of the endpoint (default: %(default)s)")
+    command.add_argument(
+        "--serve-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="serve requests for this host name, too; * for all (default: this machine only)",
+    )
+    command.add_argument(
+        "--shared",
+        action="store_true",
+        help="one connection, or process, for all clients (default: one for each session)",
+    )
+    command.add_argument(
+        "--allow-tool",
+        action="append",
+        metavar="PATTERN",
+        help="let clients see and call only tools with such names, e.g. 'read_*'; may be given "
+        "several times",
+    )
+    command.add_argument(
+        "--deny-tool",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="leave out tools with such names; may be given several times",
+    )
+    add_headers(command)
+    add_authorization(command)
+    command.add_argument("--trace", action="store_true", help="show all conversations on stderr")
+    command.set_defaults(run=_bridge)
+
+
+def _bridge(options: argparse.Namespace) -> int:
+    with ExitStack() as stack:
+        upstreams = _upstreams(options, stack)
+        is_command = not isinstance(upstreams[0].target, str)
+        to = options.to or (_HTTP if is_command or len(upstreams) > 1 else _STDIO)
+        first_input = _first_input() if to == _STDIO else b""
+        if to == _STDIO and not first_input:
+            return 0  # the client has left
+        tools = ToolFilter(tuple(options.allow_tool or ("*",)), tuple(options.deny_tool))
+        info, capabilities = _client_of(first_input) if to == _STDIO else (None, None)
+        opening = open_bridge(
+            upstreams,
+            shared=options.shared or to == _STDIO,
+            client_info=info,
+            client_capabilities=capabilities,
+            tools=tools,
+            first_input=first_input,
+            log=partial(print_line, file=sys.stderr),
+            **_serve_settings(options, to),
+        )
+
+        async def main() -> None:
+            async with opening as server:
+
+                def stop(number: int, frame: object) -> None:
+                    server.loop.run_soon(server.stop)
+
+                for number in (signal.SIGINT, signal.SIGTERM):
+                    signal.signal(number, stop)
+                if server.url:
+                    print_line(server.url)
+                await server.stopped.wait()
+
+        try:
+            run(main())
+        except OSError as error:
+            raise UsageError(f"Cannot serve at {options.http}: {error}") from error
+    return 0
+
+
+def _serve_settings(options: argparse.Namespace, to: str) -> ServeSettings:
+    """Return where clients are served. Raises UsageError."""
+    is_stdio = to == _STDIO
+    hosts = (*sansmcp.SecurityPolicy().allowed_hosts, *options.serve_host)
+    return {
+        "stdio": is_stdio,
+        "http": None if is_stdio else address_of(options.http),
+        "http_sse": "/sse" if to == _HTTP_SSE else None,
+        "path": options.path,
+        "policy": sansmcp.SecurityPolicy(allowed_hosts=hosts),
+        "trace": tracer("server") if options.trace else None,
+    }
+
+
+def _upstreams(options: argparse.Namespace, stack: ExitStack) -> list[Upstream]:
+    """Return the servers that the options name. Raises UsageError."""
+    common: ConnectSettings = {
+        **process_of(options),
+        "headers": headers_of(options),
+        "trace": tracer("client") if options.trace else None,
+    }
+    words: list[str] = options.words
+    if options.config is not None:
+        if words or options.command or options.state_file is not None:
+            raise UsageError("Either --config or one server, not both")
+        return _configured(options, common, stack)
+    target = target_of(options, words)
+    if words:
+        raise UsageError(f"One server, or --config FILE for several; what is {' '.join(words)!r}?")
+    common["authorization"] = stack.enter_context(authorization_for(options, target))
+    return [Upstream("upstream", target, common)]
+
+
+def _configured(
+    options: argparse.Namespace, common: ConnectSettings, stack: ExitStack
+) -> list[Upstream]:
+    """Return the servers of a file in the form that clients use. Raises UsageError."""
+    try:
+        document = json.loads(Path(options.config).read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise UsageError(f"Cannot read {options.config}: {error}") from error
+    servers = as_object((as_object(document) or {}).get("mcpServers"))
+    if not servers:
+        raise UsageError(f'{options.config} has no servers in "mcpServers"')
+    return [
+        _configured_one(name, as_object(each) or {}, options, common, stack)
+        for name, each in servers.items()
+    ]
+
+
+def _configured_one(
+    name: str,
+    server: Mapping[str, Any],
+    options: argparse.Namespace,
+    common: ConnectSettings,
+    stack: ExitStack,
+) -> Upstream:
+    settings: ConnectSettings = {**common}
+    url, command = server.get("url"), server.get("command")
+    if isinstance(url, str):
+        given = _expanded(server.get("headers") or {})
+        settings["headers"] = [*headers_of(options), *given.items()]
+        if not any(header.lower() == "authorization" for header in given):
+            authorization = authorization_for(options, url)
+            settings["authorization"] = stack.enter_context(authorization)
+        return Upstream(name, url, settings)
+    if not isinstance(command, str):
+        raise UsageError(f'{options.config}: {name} needs a "url" or a "command"')
+    settings["env"] = {**(common.get("env") or {}), **_expanded(server.get("env") or {})}
+    if isinstance(server.get("cwd"), str):
+        settings["cwd"] = server["cwd"]
+    return Upstream(name, [command, *map(str, server.get("args") or ())], settings)
+
+
+def _expanded(values: Mapping[str, Any]) -> dict[str, str]:
+    """Replace ``${NAME}`` by environment variables."""
+    return {name: _VARIABLE.sub(_value, str(value)) for name, value in values.items()}
+
+
+_VARIABLE = re.compile(r"\$\{(\w+)\}")
+
+
+def _value(found: re.Match[str]) -> str:
+    value = os.environ.get(found[1])
+    if value is None:
+        raise UsageError(f"The environment variable {found[1]} is not set")
+    return value
+
+
+def _first_input() -> bytes:
+    """Read standard input until its first line ends; it may have further lines, or end before."""
+    data = b""
+    while b"\n" not in data and len(data) < _FIRST_LINE and (more := os.read(0, 65536)):
+        data += more
+    return data
+
+
+def _client_of(data: bytes) -> tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]:
+    """Return name and capabilities of a client from its first message; None if it has none."""
+    try:
+        message = as_object(json.loads(data.partition(b"\n")[0])) or {}
+    except ValueError:
+        return None, None
+    params = as_object(message.get("params")) or {}
+    if message.get("method") == "initialize":
+        return as_object(params.get("clientInfo")), as_object(params.get("capabilities"))
+    meta = as_object(params.get("_meta")) or {}
+    prefix = "io.modelcontextprotocol/"
+    info, capabilities = meta.get(f"{prefix}clientInfo"), meta.get(f"{prefix}clientCapabilities")
+    return as_object(info), as_object(capabilities)

@@ -1,0 +1,393 @@
+"""Real clients, a bridge and real servers, on asyncio."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Callable, Coroutine, Mapping
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+import sansmcp
+import sansmcp_asyncio
+from sansmcp import CallError, JsonRpcError, LocalProtocolError
+from sansmcp.events import ProgressReceived, ServerNotified
+from sansmcp.relay import ToolFilter
+from sansmcp.types import HTTP_SSE
+from sansmcp_asyncio import Call
+from sansmcp_bridge import Bridge, Upstream, open_bridge
+from sansmcp_cli.example import app as example
+
+from ..asyncio.loops import run
+
+LOCAL = ("127.0.0.1", 0)
+OLD, NEW = "2025-11-25", "2026-07-28"
+EXAMPLE = [sys.executable, "-m", "sansmcp_cli", "serve", "--stdio"]
+PATIENCE = 30.0
+
+ASKED: Mapping[str, Any] = {"elicitation": {}, "sampling": {}}
+
+
+def elicit(request: sansmcp.ServerRequest) -> dict[str, Any]:
+    return {"action": "accept", "content": {"topic": "sea"}}
+
+
+def sample(request: sansmcp.ServerRequest) -> dict[str, Any]:
+    text = {"type": "text", "text": "waves"}
+    return {"role": "assistant", "model": "m", "content": text}
+
+
+ANSWERS = {"elicitation/create": elicit, "sampling/createMessage": sample}
+
+
+async def until(is_done: Callable[[], bool]) -> None:
+    async def wait() -> None:
+        while not is_done():
+            await asyncio.sleep(0.01)
+
+    await asyncio.wait_for(wait(), PATIENCE)
+
+
+def named(name: str, *tools: str, **settings: Any) -> sansmcp.App:
+    """A server whose tools, prompts and resources tell its name."""
+    app = sansmcp.App(name, instructions=f"Ask {name}.", **settings)
+
+    @app.handler("tools/list")
+    def list_tools(call: Call) -> Any:
+        if "cursor" in (call.params or {}):
+            return {"tools": [{"name": tools[-1], "inputSchema": {"type": "object"}}]}
+        first = [{"name": tool, "inputSchema": {"type": "object"}} for tool in tools[:-1]]
+        return {"tools": first, "nextCursor": "2"}
+
+    @app.handler("tools/call")
+    async def call_tool(call: Call) -> Any:
+        if call.params["name"] == "headers":
+            return {"content": [], "structuredContent": dict(call.headers)}
+        text = f"{name}: {call.params['name']}"
+        return {"content": [{"type": "text", "text": text}]}
+
+    @app.handler("prompts/list")
+    def list_prompts(call: Call) -> Any:
+        return {"prompts": [{"name": f"{name}-prompt", "description": "x"}]}
+
+    @app.handler("prompts/get")
+    def get_prompt(call: Call) -> Any:
+        return {"messages": [], "description": name}
+
+    @app.handler("resources/list")
+    def list_resources(call: Call) -> Any:
+        return {"resources": [{"uri": f"{name}://a", "name": "a"}]}
+
+    @app.handler("resources/templates/list")
+    def list_templates(call: Call) -> Any:
+        return {"resourceTemplates": [{"uriTemplate": f"{name}://by/{{id}}", "name": "t"}]}
+
+    @app.handler("resources/read")
+    def read(call: Call) -> Any:
+        return {"contents": [{"uri": call.params["uri"], "text": name}]}
+
+    @app.handler("completion/complete")
+    def complete(call: Call) -> Any:
+        return {"completion": {"values": [name]}}
+
+    return app
+
+
+async def text_of(client: sansmcp_asyncio.Client, tool: str) -> str:
+    result = await client.call_tool(tool)
+    text: str = result["content"][0]["text"]
+    return text
+
+
+@pytest.mark.parametrize("up", ["http", "http+sse", "stdio", "modern"])
+@pytest.mark.parametrize("down", ["2024-11-05", OLD, NEW, "http+sse"])
+def test_pairs_of_transports_and_revisions(down: str, up: str) -> None:
+    """A call with progress, one that asks twice, a large one and one that fails."""
+
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            target: Any = EXAMPLE
+            settings: Any = {}
+            if up != "stdio":
+                versions = (NEW,) if up == "modern" else (OLD, "2024-11-05")
+                sse = "/sse" if up == "http+sse" else None
+                serving = sansmcp_asyncio.serve(
+                    example, http=LOCAL, versions=versions, http_sse=sse
+                )
+                target = (await stack.enter_async_context(serving)).url
+            if up == "http+sse":
+                target = target.replace("/mcp", "/sse")
+                settings = {"transports": (HTTP_SSE,)}
+            bridge = await stack.enter_async_context(
+                open_bridge([Upstream("x", target, settings)], http=LOCAL, http_sse="/sse")
+            )
+            options: Any = {"versions": (down,)}
+            url = bridge.url
+            if down == "http+sse":
+                options = {"versions": ("2024-11-05",), "transports": (HTTP_SSE,)}
+                url = url.replace("/mcp", "/sse")
+            connecting = sansmcp_asyncio.connect(
+                url, request_handlers=ANSWERS, capabilities=ASKED, **options
+            )
+            client = await stack.enter_async_context(connecting)
+            assert client.connected.server_info["name"] == "sansmcp-example"
+            reports: list[ProgressReceived] = []
+            done = await client.call_tool(
+                "slow", {"steps": 3, "delay": 0.01}, on_progress=reports.append
+            )
+            assert done["content"][0]["text"] == "3 steps done"
+            assert [each.progress for each in reports] == [1, 2, 3]
+            asked = await client.call_tool("ask")
+            assert asked["content"][0]["text"] == "sea: waves"
+            big = await client.call_tool("big", {"bytes": 1_000_000})
+            assert len(big["content"][0]["text"]) == 1_000_000
+            assert (await client.call_tool("fail"))["isError"]
+            with pytest.raises(JsonRpcError, match="There is no tool"):
+                await client.call_tool("nothing")
+
+    run(main())
+
+
+def bridged(
+    apps: Mapping[str, sansmcp.App],
+    use: Callable[[Bridge, list[sansmcp_asyncio.RunningServer]], Coroutine[Any, Any, None]],
+    **settings: Any,
+) -> None:
+    """Serve some applications, and use a bridge in front of them."""
+
+    async def main() -> None:
+        async with AsyncExitStack() as stack:
+            serving = [
+                await stack.enter_async_context(sansmcp_asyncio.serve(app, http=LOCAL))
+                for app in apps.values()
+            ]
+            upstreams = [Upstream(name, each.url) for name, each in zip(apps, serving, strict=True)]
+            opening = open_bridge(upstreams, http=LOCAL, **settings)
+            await use(await stack.enter_async_context(opening), serving)
+
+    run(main())
+
+
+@pytest.mark.parametrize("version", [OLD, NEW])
+def test_several_servers_become_one(version: str) -> None:
+    """Only names that two servers have are prefixed."""
+
+    async def use(bridge: Bridge, _: Any) -> None:
+        async with sansmcp_asyncio.connect(bridge.url, versions=(version,)) as client:
+            assert client.connected.instructions == "one: Ask one.\n\ntwo: Ask two."
+            listed = [tool["name"] for tool in (await client.list_tools())["tools"]]
+            assert listed == ["a", "one_same", "b", "two_same"]
+            for tool, text in (("a", "one: a"), ("two_same", "two: same"), ("b", "two: b")):
+                assert await text_of(client, tool) == text
+            with pytest.raises(JsonRpcError, match="Unknown tool: same"):
+                await client.call_tool("same")
+            prompts = (await client.list_prompts())["prompts"]
+            assert [each["name"] for each in prompts] == ["one-prompt", "two-prompt"]
+            assert (await client.get_prompt("two-prompt"))["description"] == "two"
+            for uri in ("two://a", "two://by/7"):
+                assert (await client.read_resource(uri))["contents"][0]["text"] == "two"
+            with pytest.raises(JsonRpcError, match="Unknown uri"):
+                await client.read_resource("three://a")
+            for reference in (
+                {"type": "ref/prompt", "name": "two-prompt"},
+                {"type": "ref/resource", "uri": "two://by/{id}"},
+            ):
+                argument = {"name": "id", "value": "1"}
+                params = {"ref": reference, "argument": argument}
+                completed = await client.call("completion/complete", params)
+                assert completed["completion"]["values"] == ["two"]
+            with pytest.raises(JsonRpcError, match="name to complete"):
+                await client.call(
+                    "completion/complete",
+                    {"ref": {"type": "ref/prompt", "name": 1}, "argument": argument},
+                )
+            with pytest.raises(JsonRpcError, match="Method not found"):
+                await client.call("com.example/odd")
+
+    bridged({"one": named("one", "a", "same"), "two": named("two", "b", "same")}, use)
+
+
+def test_a_server_that_is_away_is_left_out() -> None:
+    lines: list[str] = []
+
+    async def main() -> None:
+        async with sansmcp_asyncio.serve(named("one", "a"), http=LOCAL) as serving:
+            upstreams = [Upstream("one", serving.url), Upstream("gone", ["false"])]
+            async with (
+                open_bridge(upstreams, http=LOCAL, log=lines.append) as bridge,
+                sansmcp_asyncio.connect(bridge.url) as client,
+            ):
+                assert await text_of(client, "a") == "one: a"
+        with pytest.raises(CallError):
+            async with open_bridge([Upstream("gone", ["false"])], http=LOCAL):
+                pass
+
+    run(main())
+    assert [line for line in lines if line.startswith("gone is left out: ")]
+
+
+def test_names_of_servers_must_differ() -> None:
+    for upstreams in ([], [Upstream("a", "http://a/"), Upstream("a", "http://b/")]):
+        with pytest.raises(LocalProtocolError, match="different names"):
+            open_bridge(upstreams, http=LOCAL)
+
+
+def test_tools_that_are_left_out() -> None:
+    tools = ToolFilter(deny=("*same",))
+
+    async def use(bridge: Bridge, _: Any) -> None:
+        async with sansmcp_asyncio.connect(bridge.url) as client:
+            listed = [tool["name"] for tool in (await client.list_tools())["tools"]]
+            assert "a" in listed
+            assert not [name for name in listed if "same" in name]
+            for name in ("same", "one_same"):
+                with pytest.raises(JsonRpcError, match="Unknown tool"):
+                    await client.call_tool(name)
+
+    bridged({"one": named("one", "a", "same")}, use, tools=tools)
+    apps = {"one": named("one", "a", "same"), "two": named("two", "same")}
+    bridged(apps, use, tools=tools)
+
+
+def test_headers_of_clients_stay_here() -> None:
+    """Above all the token of a client, which is for the bridge."""
+
+    async def use(bridge: Bridge, _: Any) -> None:
+        headers = {"Authorization": "Bearer secret", "X-Mine": "1"}
+        async with sansmcp_asyncio.connect(bridge.url, headers=headers) as client:
+            seen = (await client.call_tool("headers"))["structuredContent"]
+            assert seen
+            assert not {name.lower() for name in seen} & {"authorization", "x-mine"}
+
+    bridged({"one": named("one", "headers")}, use)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_sessions_of_their_own_or_a_shared_one(shared: bool) -> None:
+    async def use(bridge: Bridge, serving: list[sansmcp_asyncio.RunningServer]) -> None:
+        core = serving[0].core
+        before = len(core.sessions)
+        async with (
+            sansmcp_asyncio.connect(bridge.url, versions=(OLD,), name="me") as first,
+            sansmcp_asyncio.connect(bridge.url, versions=(OLD,), capabilities=ASKED) as second,
+        ):
+            for client in (first, second):
+                assert await text_of(client, "a") == "one: a"
+            sessions = core.sessions[before:]
+            assert len(sessions) == (0 if shared else 2)
+            if not shared:
+                assert sessions[0].client_info["name"] == "me (via sansmcp)"
+                assert [dict(each.client_capabilities) for each in sessions] == [{}, ASKED]
+        await until(lambda: len(core.sessions) == before)
+
+    async def main() -> None:
+        versions = (OLD,)
+        async with (
+            sansmcp_asyncio.serve(named("one", "a"), http=LOCAL, versions=versions) as serving,
+            open_bridge([Upstream("one", serving.url)], shared=shared, http=LOCAL) as bridge,
+        ):
+            await use(bridge, [serving])
+
+    run(main())
+
+
+@pytest.mark.parametrize("down", [OLD, NEW])
+@pytest.mark.parametrize("up", [OLD, NEW])
+def test_a_changed_list(down: str, up: str) -> None:
+    changes = {"tools": {"listChanged": True}}
+
+    async def main() -> None:
+        app = named("one", "a", capabilities=changes)
+        async with (
+            sansmcp_asyncio.serve(app, http=LOCAL, versions=(up,)) as serving,
+            open_bridge([Upstream("one", serving.url)], http=LOCAL) as bridge,
+            sansmcp_asyncio.connect(bridge.url, versions=(down,)) as client,
+        ):
+            events = client.events()
+            listening = None
+            if down == NEW:
+                wanted = {"notifications": {"toolsListChanged": True}}
+                listening = asyncio.ensure_future(client.call("subscriptions/listen", wanted))
+            await client.list_tools()
+
+            async def publish() -> None:
+                while True:  # the listeners need a moment
+                    serving.publish("notifications/tools/list_changed")
+                    await asyncio.sleep(0.05)
+
+            publishing = asyncio.create_task(publish())
+            async for event in events:
+                if isinstance(event, ServerNotified):
+                    break
+            publishing.cancel()
+            await events.aclose()
+            if listening is not None:
+                listening.cancel()
+            await asyncio.wait([publishing, *([listening] if listening else [])])
+
+    run(main())
+
+
+def test_a_cancelled_call_is_cancelled_upstream() -> None:
+    app = sansmcp.App("one")
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    @app.handler("tools/call")
+    async def call_tool(call: Call) -> Any:
+        begun.set()
+        try:
+            await asyncio.sleep(PATIENCE)
+        finally:
+            ended.set()
+
+    async def use(bridge: Bridge, _: Any) -> None:
+        async with sansmcp_asyncio.connect(bridge.url) as client:
+            calling = asyncio.ensure_future(client.call_tool("x"))
+            await begun.wait()
+            calling.cancel()
+            await asyncio.wait_for(ended.wait(), PATIENCE)
+            await asyncio.wait([calling])
+
+    bridged({"one": app}, use)
+
+
+DYING = """
+import os, sys
+import sansmcp, sansmcp_asyncio, asyncio
+app = sansmcp.App("dying")
+
+@app.handler("tools/call")
+async def call_tool(call):
+    print("called", file=sys.stderr, flush=True)
+    if call.params["name"] == "end":
+        os._exit(1)
+    return {"content": [{"type": "text", "text": str(os.getpid())}]}
+
+asyncio.run(sansmcp_asyncio.serve(app, stdio=True))
+"""
+
+
+@pytest.mark.parametrize("shared", [True, False])
+@pytest.mark.parametrize("version", [OLD, NEW])
+def test_a_process_that_dies_is_started_again(version: str, shared: bool) -> None:
+    """The client keeps its session, and its next call waits for the new process."""
+    lines: list[str] = []
+
+    async def main() -> None:
+        upstream = Upstream("dying", [sys.executable, "-c", DYING])
+        async with (
+            open_bridge([upstream], shared=shared, http=LOCAL, log=lines.append) as bridge,
+            sansmcp_asyncio.connect(bridge.url, versions=(version,)) as client,
+        ):
+            seen = {await text_of(client, "pid")}
+            for _ in range(2):
+                with pytest.raises(JsonRpcError, match="gave no result"):
+                    await client.call_tool("end")
+                seen.add(await text_of(client, "pid"))
+            assert len(seen) == 3
+
+    run(main())
+    assert "dying: called" in lines
+    assert [line for line in lines if "the connection is lost" in line]
