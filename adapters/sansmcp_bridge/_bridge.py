@@ -28,6 +28,9 @@ from sansmcp_local import ServePlan, ServeSettings, StandardStreams, serve_plan
 from ._aggregate import Aggregate, merged
 from ._link import EVERYTHING, Link, Upstream, UpstreamClient
 
+MAX_SESSIONS = 100
+"""Sessions at a time by default, if each has a connection or a process of its own."""
+
 _logger = logging.getLogger("sansmcp")
 
 
@@ -228,7 +231,8 @@ def open_bridge(
             client, which has its name and capabilities.
         log: takes lines for a log, such as lost connections and the standard error of upstream
             processes.
-        settings: the settings of :func:`sansmcp_asyncio.serve`.
+        settings: the settings of :func:`sansmcp_asyncio.serve`. Unless ``shared`` or ``limits`` is
+            set, at most 100 sessions are open at a time, since each may be a process.
 
     Returns:
         The running server.
@@ -240,6 +244,8 @@ def open_bridge(
     """
     if len({each.name for each in upstreams}) < max(1, len(upstreams)):
         raise sansmcp.LocalProtocolError("A bridge needs upstream servers with different names")
+    if not shared:
+        settings.setdefault("limits", sansmcp.Limits(max_sessions=MAX_SESSIONS))
     options = _Options(
         shared=shared,
         info=client_info or {},

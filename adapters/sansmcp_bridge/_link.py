@@ -33,6 +33,9 @@ _TIMEOUT = 24 * 3600.0
 _LASTED = 1.0
 """Seconds after which a connection that is lost is opened again at once."""
 
+_MAX_WAITING = 1000
+"""Calls and notifications that wait for a connection, before a notification is dropped."""
+
 EVERYTHING: Mapping[str, Any] = {
     "elicitation": {"form": {}, "url": {}},
     "sampling": {"context": {}, "tools": {}},
@@ -263,7 +266,7 @@ class Link:
         match event:
             case CallReceived(call):
                 self.relay_call(call, call.request.params)
-            case ClientNotified():
+            case ClientNotified() if len(self._waiting) < _MAX_WAITING:
                 self.when_connected(lambda why: self._relay_event(event))
             case _:
                 self._relay_event(event)

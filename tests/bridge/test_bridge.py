@@ -268,6 +268,7 @@ def test_headers_of_clients_stay_here() -> None:
 def test_sessions_of_their_own_or_a_shared_one(shared: bool) -> None:
     async def use(bridge: Bridge, serving: list[sansmcp_asyncio.RunningServer]) -> None:
         core = serving[0].core
+        assert bridge.core.limits.max_sessions == (10_000 if shared else 100)
         before = len(core.sessions)
         async with (
             sansmcp_asyncio.connect(bridge.url, versions=(OLD,), name="me") as first,
