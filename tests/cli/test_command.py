@@ -73,7 +73,7 @@ def test_wrong_usage_is_explained(arguments: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("arguments", [("serve",), ("serve", "--stdio"), ("demo",)])
 def test_the_command_of_a_server_is_for_those_who_call_it(arguments: tuple[str, ...]) -> None:
     said = failed(run_in_process(*arguments, "--", "some", "server"))
-    assert said == "What is 'some server' for? Only call and probe take it"
+    assert said == "What is 'some server' for? Only call, probe and bridge take it"
 
 
 COUNTS = r"(\d+) calls, (\d+) disconnects, (\d+) executions"
