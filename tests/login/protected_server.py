@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -151,12 +152,20 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
 
+class _HTTPServer(ThreadingHTTPServer):
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        # A client may leave while it is answered: what it opened a stream for is over.
+        if not isinstance(sys.exc_info()[1], ConnectionError):
+            super().handle_error(request, client_address)
+
+
 @contextmanager
 def protected_server() -> Generator[Protected, None, None]:
     """Run a server in threads."""
     handler = type("Handler", (_Handler,), {})
-    server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-    server.daemon_threads = True
+    server = _HTTPServer(("127.0.0.1", 0), handler)
     protected = Protected(f"http://127.0.0.1:{server.server_port}")
     handler.protected = protected  # type: ignore[attr-defined]
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
