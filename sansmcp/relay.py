@@ -40,7 +40,13 @@ from .events import (
     ServerRequestReceived,
     SessionClosed,
 )
-from .input_required import ROUND_PARAMS, InputRequest, InputRequired
+from .input_required import (
+    INPUT_RESPONSES,
+    REQUEST_STATE,
+    ROUND_PARAMS,
+    InputRequest,
+    InputRequired,
+)
 from .messages import Notification, Params, Request, RequestId
 from .meta_keys import (
     ACKNOWLEDGED,
@@ -298,10 +304,14 @@ class Relay:
             params: the parameters for the upstream server.
             now: the current time in seconds, on the clock of both machines.
         """
-        if call.handler_input.state is not None:
+        method, params, returned = call.request.method, _given(params), call.handler_input
+        upstream_state = json.as_object(returned.state)
+        if upstream_state is not None:
+            responses = {INPUT_RESPONSES: dict(returned.input_responses)}
+            params = {**(params or {}), **responses, **upstream_state}
+        elif returned.state is not None:
             self._came_back(call, now)
             return
-        method, params = call.request.method, _given(params)
         meta = meta_of(call.request)
         name = (params or {}).get("name")
         if method == "tools/call" and self._tools is not None and not self._tools.allows(name):
@@ -313,7 +323,11 @@ class Relay:
             self._follow_level(meta, now)
             params = _with_level(params, self._level) if self._needs_level(meta) else params
             handle = self._upstream.call(
-                method, params, wants_progress="progressToken" in meta, now=now
+                method,
+                params,
+                any_result=call.peer.revision.result_type,
+                wants_progress="progressToken" in meta,
+                now=now,
             )
         except LocalProtocolError as error:
             text = f"The upstream server cannot be asked: {error}"
@@ -463,13 +477,13 @@ class Relay:
         self._full.discard(call)
         self._forget(pairing)
         if isinstance(event, CallCompleted):
-            result = _result_for(call.peer.revision, event.result)
+            result = event.result
             if call.request.method == "tools/list" and self._tools is not None:
                 result = self._tools.apply(result)
             if call.request.method == _SUBSCRIBE:
                 self._subscribed.add(str((call.request.params or {}).get("uri")))
             try:
-                call.respond(result, now=now)
+                call.respond(_result_for(call.peer.revision, result), now=now)
             except LocalProtocolError as error:
                 text = f"The result of the upstream server cannot be sent: {error}"
                 call.respond_error(jsonrpc.INTERNAL_ERROR, text, now=now)
@@ -524,8 +538,8 @@ class Relay:
 
         At 2026-07-28 nothing says which calls are of one client, so there is one call only.
         """
-        peers = {id(call.peer) for call in self._by_call}
-        return next(iter(self._by_call.values())) if len(peers) == 1 else None
+        peers = {id(pairing.call.peer) for pairing in self._by_handle.values()}
+        return next(iter(self._by_handle.values())) if len(peers) == 1 else None
 
     def _asked(self, handle: int | None, request: Request, now: float) -> str | None:
         pairing = self._by_handle.get(handle) if handle is not None else self._only_pairing()
@@ -626,8 +640,25 @@ def _with_level(params: Params | None, level: str | None) -> Params:
 
 
 def _result_for(revision: Revision, result: Any) -> Any:
-    """Return a result without ``resultType``, if the revision does not have that."""
-    members = json.as_object(result)
-    if members is None or revision.result_type or members.get("resultType") != "complete":
-        return result
-    return {name: value for name, value in members.items() if name != "resultType"}
+    """Return a result as a client of this revision gets it.
+
+    Raises:
+        LocalProtocolError: the result asks for input in a way that the revision does not have.
+    """
+    members = json.as_object(result) or {}
+    kind = members.get("resultType")
+    if kind == "complete" and not revision.result_type:
+        return {name: value for name, value in members.items() if name != "resultType"}
+    if kind == "input_required" and revision.result_type:
+        return _input_required(members)
+    return result
+
+
+def _input_required(members: Mapping[str, Any]) -> InputRequired:
+    """Return the input requests of the upstream server, with its state inside that of our own."""
+    requests: dict[str, InputRequest] = {}
+    for name, given in (json.as_object(members.get("inputRequests")) or {}).items():
+        request = json.as_object(given) or {}
+        requests[name] = InputRequest(request.get("method", ""), request.get("params", {}))
+    state = {name: members[name] for name in (REQUEST_STATE,) if name in members}
+    return InputRequired(requests, state)

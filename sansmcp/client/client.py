@@ -409,6 +409,7 @@ class Client:
         idempotent: bool | None = None,
         meta: Mapping[str, Any] | None = None,
         detach: bool = False,
+        any_result: bool = False,
         wants_progress: bool = True,
         now: float,
     ) -> int:
@@ -439,6 +440,11 @@ class Client:
                 those of the same name in ``params``.
             detach: True to get the handle of a task as the result, a JSON object with ``taskId``,
                 and to leave the task to :meth:`attach`, of any client.
+            any_result: True to get a result of any ``resultType`` as it is, for a gateway that
+                hands it on: one that asks for input (``input_required``, which the client else
+                reports as server requests), and those that the client does not know and else
+                refuses. Repeat the request with ``inputResponses`` and ``requestState`` in
+                ``params`` to go on. Tasks are followed unless ``detach`` is set.
             wants_progress: False if progress reports only start ``timeout`` again, and the
                 application does not use them. Servers of this library then make a task of a call
                 that takes long; else the call stays on its stream, on which the reports arrive.
@@ -477,6 +483,7 @@ class Client:
             timeouts=CallTimeouts(timeout, total_timeout, reset_on_progress, now),
             encoded_params=encoded,
             is_detached=detach,
+            takes_any_result=any_result,
             wants_progress=wants_progress or method != TASK_METHOD or not self._options.tasks,
         )
         self._begin(request)

@@ -179,6 +179,8 @@ class PendingRequest:
     """
     is_detached: bool = False
     """True if the handle of a task is the result."""
+    takes_any_result: bool = False
+    """True if the application takes results of all kinds, those that ask for input included."""
     wants_progress: bool = True
     """False if progress only restarts the timeout."""
     id: int | None = attrs.field(default=None, init=False)
@@ -291,13 +293,15 @@ class PendingRequest:
         kind = members.get("resultType", "complete") if has_type else "complete"
         if kind == "complete" or (isinstance(kind, str) and kind in options.result_types):
             return Finished(result)
-        if kind == "input_required":
-            return NeedsInput(members)
         if kind == RESULT_TYPE and options.tasks:
             if self.method == TASK_METHOD:
                 return self._became_task(members)
             if self.method == GET_TASK:  # some servers repeat the kind there
                 return Finished(result)
+        if self.takes_any_result:
+            return Finished(result)
+        if kind == "input_required":
+            return NeedsInput(members)
         what = repr(kind)[:50]
         text = f"The response to {self.method} has the unknown resultType {what}"
         return Finished(self.error(InvalidResponse, text))

@@ -259,7 +259,11 @@ class Bench:
 
     def take(self, events: list[Any], kind: type[_Event]) -> _Event:
         """Remove and return the one event of a kind."""
+        (found,) = self.take_all(events, kind)
+        return found
+
+    def take_all(self, events: list[Any], kind: type[_Event]) -> list[_Event]:
+        """Remove and return the events of a kind."""
         found = [event for event in events if isinstance(event, kind)]
-        assert len(found) == 1, events
-        events.remove(found[0])
-        return found[0]
+        events[:] = [event for event in events if not isinstance(event, kind)]
+        return found

@@ -86,25 +86,39 @@ def test_progress_and_a_cancellation(down: End, up: End) -> None:
     assert not call.is_running
 
 
+ANSWERS: dict[str, Any] = {
+    "elicitation/create": {"action": "accept", "content": {"name": "Ada"}},
+    "sampling/createMessage": {"role": "assistant", "content": {"type": "text", "text": "4"}},
+    "roots/list": {"roots": [{"uri": "file:///a"}]},
+}
+ASKED: dict[str, dict[str, Any]] = {
+    "elicitation/create": {
+        "message": "Who?",
+        "requestedSchema": {"type": "object", "properties": {}},
+    },
+    "sampling/createMessage": {"messages": [], "maxTokens": 9},
+    "roots/list": {},
+}
+
+
 @every_pair
-def test_an_elicitation(down: End, up: End) -> None:
+def test_an_elicitation_a_sampling_and_the_roots(down: End, up: End) -> None:
     bench = Bench(down, up)
     bench.call()
     call = bench.arrived()
-    asked: dict[str, Any] = {
-        "message": "Who?",
-        "requestedSchema": {"type": "object", "properties": {}},
-    }
-    bench.respond(call, InputRequired({"who": InputRequest("elicitation/create", asked)}, "s"))
-    question = bench.take(bench.down.events, ServerRequestReceived).request
-    assert question.method == "elicitation/create"
-    assert question.params == asked
-    answer = {"action": "accept", "content": {"name": "Ada"}}
-    assert bench.client.respond(question.id, answer, now=bench.now)
-    bench.run()
+    requests = {method: InputRequest(method, asked) for method, asked in ASKED.items()}
+    bench.respond(call, InputRequired(requests, "s"))
+    open_methods = set(ASKED)
+    while questions := bench.take_all(bench.down.events, ServerRequestReceived):
+        for question in (event.request for event in questions):
+            open_methods.remove(question.method)
+            assert (question.params or {}) == ASKED[question.method]
+            assert bench.client.respond(question.id, ANSWERS[question.method], now=bench.now)
+        bench.run()
+    assert not open_methods
     again = bench.arrived()
     assert again.handler_input.state == "s"
-    assert again.handler_input.input_responses["who"] == answer
+    assert dict(again.handler_input.input_responses) == ANSWERS
     bench.respond(again, {"content": []})
     end = bench.outcome()
     assert isinstance(end, CallCompleted)

@@ -409,6 +409,68 @@ def test_a_client_that_comes_back_without_its_input_is_asked_again() -> None:
     assert isinstance(bench.outcome(), CallCompleted)
 
 
+# Results of other kinds, between a client and a server of 2026-07-28
+
+
+@pytest.mark.parametrize("state", ["s", None])
+def test_a_request_for_input_is_handed_on_and_nothing_is_kept(state: Any) -> None:
+    """Another relay, of another process, can take the second round."""
+    bench = Bench(NEW_HTTP, NEW_HTTP)
+    first = begun(bench)
+    bench.respond(first, InputRequired({"who": InputRequest(ASK, FORM)}, state))
+    assert not first.is_running
+    assert bench.relay is not None
+    assert bench.relay.next_deadline() is None
+    asked = question(bench)
+    assert asked.params == FORM
+    bench.relay = Relay(bench.down.server, bench.up.client)
+    bench.client.respond(asked.id, {"action": "decline"}, now=bench.now)
+    bench.run()
+    again = bench.arrived()
+    assert again.handler_input.state == state
+    assert dict(again.handler_input.input_responses) == {"who": {"action": "decline"}}
+    bench.respond(again, {"a": 1})
+    end = bench.outcome()
+    assert isinstance(end, CallCompleted)
+    assert end.result["a"] == 1
+
+
+@pytest.mark.parametrize("requests", [{"who": 1}, {"who": {"method": ASK, "params": 1}}, {"a": {}}])
+def test_a_request_for_input_that_is_malformed(requests: Any) -> None:
+    bench = Bench(NEW_HTTP, NEW_HTTP, offered={"tools": {}})
+    begun(bench)
+    result = {"resultType": "input_required", "inputRequests": requests, "requestState": "s"}
+    upstream_result(bench, result)
+    error = error_of(bench)
+    assert error.code == -32603
+    assert error.message.startswith("The result of the upstream server cannot be sent: ")
+
+
+def test_a_request_for_input_that_the_client_cannot_give() -> None:
+    bench = Bench(NEW_HTTP, NEW_HTTP, asked_of={})
+    bench.respond(begun(bench), InputRequired({"who": InputRequest(ASK, FORM)}))
+    error = error_of(bench)
+    assert error.code == -32021
+    assert error.data["requiredCapabilities"] == {"elicitation": {"form": {}}}
+
+
+def test_a_kind_of_result_that_no_one_has_declared() -> None:
+    """The client in front of the relay refuses it."""
+    bench = Bench(NEW_HTTP, NEW_HTTP, offered={"tools": {}})
+    begun(bench)
+    upstream_result(bench, {"resultType": "com.example/half", "a": 1})
+    end = bench.outcome()
+    assert isinstance(end, CallFailed)
+    assert "'com.example/half'" in str(end.error)
+
+
+def upstream_result(bench: Bench, result: Any) -> None:
+    """Let the upstream client report a result that servers of this library do not send."""
+    assert bench.relay is not None
+    bench.relay.receive_client_event(CallCompleted(1, result), now=bench.now)
+    bench.run()
+
+
 # What does not concern a relay
 
 

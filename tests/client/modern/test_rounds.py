@@ -362,3 +362,11 @@ def test_at_older_revisions_a_result_is_a_result_whatever_is_in_it() -> None:
     handle, asked = harness.call()
     asked.result(input_required({"k": question()}))
     assert ends(harness) == [CallCompleted(handle, input_required({"k": question()}))]
+
+
+@pytest.mark.parametrize("kind", ["input_required", "com.example/half"])
+def test_a_gateway_takes_results_of_every_kind(harness: ModernClientHarness, kind: str) -> None:
+    call, asked = harness.call(any_result=True)
+    result = {"resultType": kind, "inputRequests": {"k": question()}, "requestState": "s"}
+    asked.result(result)
+    assert harness.events == [CallCompleted(call, result)]
