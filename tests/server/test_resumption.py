@@ -131,6 +131,11 @@ def test_what_still_runs_is_not_old() -> None:
     assert second.get(session, talk.events[0].id).status == 400  # "a" has grown old
 
 
+def asked_to_keep(harness: ServerHarness) -> list[StoreAppend]:
+    appends = [effect for effect in harness.waiting if isinstance(effect, StoreAppend)]
+    return [each for each in appends if each.entries[0].kind is EntryKind.KEPT]
+
+
 def test_a_store_that_is_slow_is_not_asked_twice_to_keep_a_log() -> None:
     """Row A18 of the review: and one that has failed is not asked at all."""
     harness = ServerHarness(limits=Limits(max_stored_age=90), shared_store=True)
@@ -140,18 +145,37 @@ def test_a_store_that_is_slow_is_not_asked_twice_to_keep_a_log() -> None:
     harness.wait(20)  # another instance is told that the call runs
     harness.store_works = False
 
-    def asked_to_keep() -> list[StoreAppend]:
-        appends = [effect for effect in harness.waiting if isinstance(effect, StoreAppend)]
-        return [each for each in appends if each.entries[0].kind is EntryKind.KEPT]
-
     for _ in range(8):
         harness.wait(20)
-    (kept,) = asked_to_keep()
+    (kept,) = asked_to_keep(harness)
     assert len(kept.entries) == 1
     harness.fail_store_for_good(kept)
     for _ in range(8):
         harness.wait(20)
-    assert asked_to_keep() == []
+    assert asked_to_keep(harness) == []
+
+
+def test_a_stream_that_is_resumed_while_its_ended_log_is_stored_ends() -> None:
+    """Its response stayed open, with nothing to come (seed 2769739180854)."""
+    harness = ServerHarness(limits=Limits(max_stored_age=90), shared_store=True)
+    session = harness.open_session()
+    talk = harness.get(session)
+    harness.wait(20)
+    harness.store_works = False
+    harness.wait(20)
+    (kept,) = asked_to_keep(harness)
+    harness.post(PING, session)
+    for effect in [each for each in harness.waiting if each is not kept]:
+        harness.waiting.remove(effect)
+        harness.server.perform_store_effect(effect, MemoryStore(), now=harness.now)
+    harness.run_pending()
+    assert talk.ended
+    resumed = harness.get(session, talk.last_id)
+    harness.use_store_except(kept)
+    assert (resumed.status, resumed.ended) == (200, False)
+    while harness.waiting:
+        harness.use_store_once()
+    assert resumed.ended
 
 
 def test_long_logs_are_replayed_in_pages() -> None:

@@ -464,10 +464,16 @@ class ResumableStream(LogReader):
         return not has_lost and _follows(page, self._position)
 
     def catch_up(self) -> None:
-        """Read the next page if the reader has sent all it had, and the store has more."""
+        """Read the next page if the reader has sent all it had, and the store has more.
+
+        End the response if there is no more. The last entry does that, too, but a session can end
+        while another one is being stored.
+        """
         is_ready = self.reader is not None and self._reading is None and self.reader.unsent == 0
         if is_ready and self._position < self._stored:
             self._read_page()
+        elif is_ready and self.state is LogState.FINISHED and self.has_stored_all:
+            self.detach_reader()
 
     @property
     def is_waiting(self) -> bool:
