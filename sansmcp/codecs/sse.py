@@ -454,7 +454,12 @@ def _milliseconds(digits: str) -> int:
 
 
 def encode_event(
-    data: bytes | None, *, event: str | None = None, id: str | None = None, retry: int | None = None
+    data: bytes | None,
+    *,
+    event: str | None = None,
+    id: str | None = None,
+    retry: int | None = None,
+    comment: str | None = None,
 ) -> bytes:
     """Return one block of an event stream, with the blank line that ends it.
 
@@ -462,16 +467,22 @@ def encode_event(
         data: UTF-8 text; its line breaks (CR, LF, CR LF) become several data lines. None writes no
             data line, b"" an empty one.
         event: the event type; None writes none, which readers take for ``message``.
-        id: the event id; must not be empty, since that would erase the reader's cursor.
+        id: the event id. The empty string erases the reader's last event id, so that it cannot
+            resume the stream from here. None writes no id.
         retry: the reconnection time in whole milliseconds, at most 16 digits.
+        comment: a line that readers ignore; the first one of the block.
 
     Raises:
-        LocalProtocolError: the event type or id is empty or has control characters (such as CR, LF
-            and NUL), so that no argument can forge a line; the data is not UTF-8; ``retry`` is
-            negative or too long; or an argument is of another type.
+        LocalProtocolError: the event type is empty; the event type, id or comment has control
+            characters (such as CR, LF and NUL), so that no argument can forge a line; the data is
+            not UTF-8; ``retry`` is negative or too long; or an argument is of another type.
     """
     lines: list[bytes] = []
+    if comment is not None:
+        lines += b": ", _one_line(comment, "comment"), b"\n"
     if event is not None:
+        if not event:
+            raise LocalProtocolError("The event type must not be empty; leave it out for 'message'")
         lines += b"event: ", _one_line(event, "event type"), b"\n"
     if id is not None:
         lines += b"id: ", _one_line(id, "event id"), b"\n"
@@ -504,11 +515,9 @@ def _lines(data: bytes) -> bytes:
 
 def _one_line(text: str, what: str) -> bytes:
     check_type(str, **{what: text})
-    if not text or _CONTROL.search(text):
-        raise LocalProtocolError(
-            f"An {what} must not be empty or have control characters, got {text[:50]!r}"
-        )
+    if _CONTROL.search(text):
+        raise LocalProtocolError(f"The {what} must not have control characters, got {text[:50]!r}")
     try:
         return text.encode()
     except UnicodeEncodeError:
-        raise LocalProtocolError(f"An {what} must be UTF-8, got {text[:50]!r}") from None
+        raise LocalProtocolError(f"The {what} must be UTF-8, got {text[:50]!r}") from None

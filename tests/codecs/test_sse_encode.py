@@ -24,6 +24,20 @@ def test_a_block_is_fields_and_a_blank_line() -> None:
     assert encode_event(None, event="buffer_input", id="s-1") == b"event: buffer_input\nid: s-1\n\n"
 
 
+def test_a_comment_is_the_first_line_and_no_event() -> None:
+    assert encode_event(b"a", comment="why") == b": why\ndata: a\n\n"
+    assert encode_event(None, comment="") == b": \n\n"
+    assert SseDecoder(100).feed(encode_event(None, comment="data: x")) == []
+
+
+def test_an_empty_id_erases_the_cursor() -> None:
+    decoder = SseDecoder(100)
+    decoder.feed(encode_event(b"a", id="7"))
+    assert decoder.last_event_id == "7"
+    decoder.feed(encode_event(None, id=""))
+    assert decoder.last_event_id == ""
+
+
 @requirement("SSE-S-001")
 @given(st.text("a: \n\r\0ä\u2028\ufeff"))
 def test_nothing_but_fields_and_a_blank_line_is_written(data: str) -> None:
@@ -43,12 +57,17 @@ def test_line_breaks_in_data_become_lines(line_break: bytes) -> None:
 
 
 @requirement("SSE-S-004")
-@pytest.mark.parametrize("text", ["", "a\nb", "a\rb", "\0", "a\x1fb", "\x7f", "\ud800"])
-def test_what_could_forge_a_line_is_refused(text: str) -> None:
+@pytest.mark.parametrize("text", ["a\nb", "a\rb", "\0", "a\x1fb", "\x7f", "\ud800"])
+@pytest.mark.parametrize("field", ["id", "event", "comment"])
+def test_what_could_forge_a_line_is_refused(field: str, text: str) -> None:
+    arguments: dict[str, Any] = {field: text}
     with pytest.raises(LocalProtocolError):
-        encode_event(b"", id=text)
-    with pytest.raises(LocalProtocolError):
-        encode_event(b"", event=text)
+        encode_event(b"", **arguments)
+
+
+def test_an_empty_event_type_is_refused() -> None:
+    with pytest.raises(LocalProtocolError, match="leave it out"):
+        encode_event(b"", event="")
 
 
 @pytest.mark.parametrize(
@@ -75,7 +94,7 @@ def test_data_that_is_no_utf_8_is_refused(data: Any) -> None:
 
 @pytest.mark.parametrize("text", [b"a", 1, True])
 def test_what_is_no_text_is_no_type_and_no_id(text: Any) -> None:
-    for arguments in ({"event": text}, {"id": text}):
+    for arguments in ({"event": text}, {"id": text}, {"comment": text}):
         with pytest.raises(LocalProtocolError):
             encode_event(b"", **arguments)
 
@@ -93,14 +112,19 @@ def test_a_keep_alive_is_no_event() -> None:
 TEXTS = st.one_of(st.none(), st.text())
 
 
-@given(data=TEXTS, event=TEXTS, id=TEXTS, retry=st.one_of(st.none(), st.integers(0, 10**9)))
+@given(
+    data=TEXTS,
+    event=TEXTS,
+    id=TEXTS,
+    retry=st.one_of(st.none(), st.integers(0, 10**9)),
+    comment=TEXTS,
+)
 def test_a_block_is_read_back_as_it_was_or_refused(
-    data: str | None, event: str | None, id: str | None, retry: int | None
+    data: str | None, event: str | None, id: str | None, retry: int | None, comment: str | None
 ) -> None:
+    text = None if data is None else data.encode()
     try:
-        block = encode_event(
-            None if data is None else data.encode(), event=event, id=id, retry=retry
-        )
+        block = encode_event(text, event=event, id=id, retry=retry, comment=comment)
     except LocalProtocolError:
         return
     events = SseDecoder(1_000_000).feed(block + b"data: next\n\n")
