@@ -10,7 +10,10 @@ loop or HTTP stack can embed the machines directly.
 * To embed, use :class:`Client` and :class:`Server` (HTTP message parts), or
   :class:`ClientConnection` and :class:`ServerConnection` (bytes of HTTP/1.1).
 * To parse, use the codecs alone: :class:`SseDecoder`, :func:`encode_event`, :func:`decode_message`,
-  :func:`encode_message`, :class:`NdjsonDecoder`.
+  :func:`encode_message`, :class:`NdjsonDecoder`; for strict JSON, :func:`decode_json` and
+  :func:`encode_json`; for headers that repeat a part of the body, such as ``Mcp-Name``,
+  :func:`decode_header_value` and :func:`encode_header_value`.
+* To read event streams that are not MCP and reconnect, use :class:`EventSource`.
 * To route messages without decoding their content, use :func:`decode_envelope`.
 * To test a program that uses it, see :mod:`sansmcp.testing`.
 
@@ -30,6 +33,8 @@ from . import _lazy
 from .app import App, Handler
 from .codecs.envelope import Envelope
 from .codecs.envelope import decode as decode_envelope
+from .codecs.json import decode as decode_json
+from .codecs.json import encode as encode_json
 from .codecs.jsonrpc import Batch
 from .codecs.jsonrpc import decode as decode_message
 from .codecs.jsonrpc import encode as encode_message
@@ -92,9 +97,11 @@ if TYPE_CHECKING:
     from .client.client import Client
     from .client.options import ClientOptions, ClientSettings, KnownServers, ReconnectPolicy
     from .codecs.event_id import EventId
+    from .codecs.mirrored import decode_header_value, encode_header_value
     from .credentials import CredentialsKey, CredentialStorage, MemoryCredentials
     from .drivers.client import ClientDriver
     from .drivers.server import ServerDriver
+    from .event_source import EventSource
     from .http11.client_connection import ClientConnection
     from .http11.pool import ConnectionPool
     from .http11.server_connection import ServerConnection
@@ -132,6 +139,7 @@ else:
                 "KnownServers",
             ),
             ".codecs.event_id": ("EventId",),
+            ".codecs.mirrored": ("decode_header_value", "encode_header_value"),
             ".base_client": (
                 "CallSettings",
                 "BaseClient",
@@ -142,6 +150,7 @@ else:
             ),
             ".drivers.client": ("ClientDriver",),
             ".drivers.server": ("ServerDriver",),
+            ".event_source": ("EventSource",),
             ".http11.client_connection": ("ClientConnection",),
             ".http11.pool": ("ConnectionPool",),
             ".http11.server_connection": ("ServerConnection",),
@@ -202,6 +211,7 @@ __all__ = [
     "Era",
     "ErrorResponse",
     "EventId",
+    "EventSource",
     "Handler",
     "IdentityAssertion",
     "Idle",
@@ -270,8 +280,12 @@ __all__ = [
     "Url",
     "WatchableStore",
     "decode_envelope",
+    "decode_header_value",
+    "decode_json",
     "decode_message",
     "encode_event",
+    "encode_header_value",
+    "encode_json",
     "encode_line",
     "encode_message",
 ]

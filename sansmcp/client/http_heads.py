@@ -125,7 +125,7 @@ class Refusal:
     @property
     def is_retryable(self) -> bool:
         """True if the refusal is temporary: the server is busy, has failed or is out of reach."""
-        return self.status in (408, 425, 429) or self.status >= 500
+        return is_temporary(self.status)
 
     @property
     def was_not_run(self) -> bool:
@@ -159,19 +159,8 @@ class Refusal:
 
     @property
     def retry_after(self) -> float:
-        """``Retry-After`` in seconds; 0 if the server sent none.
-
-        The machine has no calendar clock. So a date counts from that of the response, and as none
-        if the response has no date. Source: RFC 9110, 10.2.3.
-        """
-        value = headers.single(headers.get_all(self.head.headers, b"retry-after")) or ""
-        if _SECONDS.fullmatch(value):
-            return min(float(value), _MAX_RETRY_AFTER)
-        sent = headers.single(headers.get_all(self.head.headers, b"date")) or ""
-        until, since = _seconds_of(value), _seconds_of(sent)
-        if until is None or since is None:
-            return 0.0
-        return min(max(float(until - since), 0.0), _MAX_RETRY_AFTER)
+        """``Retry-After`` in seconds; 0 if the server sent none."""
+        return retry_after(self.head)
 
     @property
     def message(self) -> str:
@@ -209,6 +198,27 @@ class Refusal:
             method=method,
             request_id=request_id,
         )
+
+
+def is_temporary(status: int) -> bool:
+    """Return True if the server is busy, has failed or is out of reach."""
+    return status in (408, 425, 429) or status >= 500
+
+
+def retry_after(head: ResponseHead) -> float:
+    """Return ``Retry-After`` in seconds, at most five minutes; 0 if the server sent none.
+
+    The machine has no calendar clock. So a date counts from that of the response, and as none if
+    the response has no date. Source: RFC 9110, 10.2.3.
+    """
+    value = headers.single(headers.get_all(head.headers, b"retry-after")) or ""
+    if _SECONDS.fullmatch(value):
+        return min(float(value), _MAX_RETRY_AFTER)
+    sent = headers.single(headers.get_all(head.headers, b"date")) or ""
+    until, since = _seconds_of(value), _seconds_of(sent)
+    if until is None or since is None:
+        return 0.0
+    return min(max(float(until - since), 0.0), _MAX_RETRY_AFTER)
 
 
 def _seconds_of(date: str) -> int | None:

@@ -36,14 +36,15 @@ class ToolHeaders:
 
     def headers_for(self, method: str, params: Params) -> Headers:
         """Return the headers that repeat parts of a message."""
-        found = [(b"mcp-method", mirrored.encode(method))]
+        found = [(b"mcp-method", mirrored.encode_header_value(method))]
         name = params.get(NAMED.get(method, ""))
         if isinstance(name, str):
-            found.append((b"mcp-name", mirrored.encode(name)))
+            found.append((b"mcp-name", mirrored.encode_header_value(name)))
         for header, value in self._mirrored_params(method, params):
             text = mirrored.header_text(value)
             if text is not None:
-                found.append((b"mcp-param-" + header.lower().encode(), mirrored.encode(text)))
+                encoded = mirrored.encode_header_value(text)
+                found.append((b"mcp-param-" + header.lower().encode(), encoded))
         return tuple(found)
 
     def validate_mirrored_params(self, method: str, params: Params | None) -> None:

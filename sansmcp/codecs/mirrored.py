@@ -55,7 +55,7 @@ def _is_integer(value: Any) -> bool:
     return isinstance(value, int) or (isinstance(value, float) and value.is_integer())
 
 
-def encode(text: str) -> bytes:
+def encode_header_value(text: str) -> bytes:
     """Return a text as the value of a header."""
     raw = text.encode("utf-8", "replace")
     if _PLAIN.fullmatch(raw) and not _ENCODED.fullmatch(raw):
@@ -63,7 +63,7 @@ def encode(text: str) -> bytes:
     return b"=?base64?" + base64.b64encode(raw) + b"?="
 
 
-def decode(value: bytes) -> str | None:
+def decode_header_value(value: bytes) -> str | None:
     """Return the text of a header value; None if it is not valid."""
     encoded = _ENCODED.fullmatch(value)
     if encoded is None:
@@ -76,7 +76,7 @@ def decode(value: bytes) -> str | None:
 
 def header_matches(header: bytes, value: Any) -> bool:
     """Return True if a header repeats a value of the body. Numbers are compared as numbers."""
-    text, decoded = header_text(value), decode(header)
+    text, decoded = header_text(value), decode_header_value(header)
     if text is None or decoded is None:
         return False
     number = _NUMBER.fullmatch(decoded) if type(value) in (int, float) else None

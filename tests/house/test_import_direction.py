@@ -20,7 +20,7 @@ TIERS = (
     ("effects",),
     ("auth", "h11_parser", "httptools_parser", "trace"),
     ("client", "server"),
-    ("relay",),
+    ("event_source", "relay"),
     ("base_client", "http11"),
     ("base_call", "tokens"),
     ("drivers",),
