@@ -7,9 +7,8 @@ import time
 from collections import deque
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
+from types import ModuleType
 from typing import TYPE_CHECKING
-
-import httpx
 
 import sansmcp
 import sansmcp_threads
@@ -19,7 +18,14 @@ from sansmcp.events import ClientEvent
 from sansmcp.types import STREAMABLE_HTTP, Unpack
 from sansmcp_local import explains, ki_unprotected, new_client
 
-from ._http import auth_of, check_arguments, connection_lost_from, head_of, request_of
+from ._http import (
+    HttpClient,
+    auth_of,
+    connection_lost_from,
+    library_of,
+    request_of,
+    response_parts,
+)
 
 if TYPE_CHECKING:
     from sansmcp.http import ResponsePart
@@ -32,7 +38,9 @@ _LONGEST_SILENCE = 30.0
 
 
 class BlockingClient(sansmcp_threads.Client):
-    """A client on an ``httpx.Client``; :func:`connect_blocking` makes it. A context manager.
+    """A client on a ``Client`` of httpx or httpx2, made by :func:`connect_blocking`.
+
+    It is a context manager.
 
     A blocking httpx client waits for one response at a time, and there is no thread in the
     background. So a method makes its HTTP requests one after the other. While no method runs, the
@@ -48,12 +56,14 @@ class BlockingClient(sansmcp_threads.Client):
     def __init__(
         self,
         core: sansmcp.Client,
-        http: httpx.Client,
+        http: HttpClient,
+        library: ModuleType,
         request_handlers: Mapping[str, RequestHandler] | None,
         on_event: Callable[[ClientEvent], object],
     ) -> None:
         super().__init__(core, request_handlers)
         self._http = http
+        self._library = library
         self._on_event = on_event
         self._raised: Exception | None = None
         """The exception of ``on_event``, to be raised by the method that runs."""
@@ -149,17 +159,12 @@ class BlockingClient(sansmcp_threads.Client):
             _LONGEST_SILENCE if deadline == math.inf else max(0.0, deadline - now) + _DEADLINE_SLACK
         )
         try:
-            request = request_of(self._http, effect, read)
-            sent = self._http.send(
-                request, stream=True, follow_redirects=False, auth=auth_of(effect)
-            )
-            with closing(sent) as response:
-                yield head_of(response)
-                for data in response.iter_bytes():
-                    yield sansmcp.BodyData(data)
-            yield sansmcp.BodyEnd()
-        except Exception as error:  # raised by httpx, or by a transport or hook of its user
-            yield connection_lost_from(error)
+            request = request_of(self._library, self._http, effect, read)
+        except Exception as error:
+            yield connection_lost_from(self._library, error)
+            return
+        auth = auth_of(self._library, effect)
+        yield from response_parts(self._library, self._http, request, auth, follow_redirects=False)
 
 
 def _ignore(event: ClientEvent) -> None:
@@ -169,20 +174,21 @@ def _ignore(event: ClientEvent) -> None:
 @explains(sansmcp.ClientOptions)
 def connect_blocking(
     url: str,
-    http: httpx.Client,
+    http: HttpClient,
     *,
     request_handlers: Mapping[str, RequestHandler] | None = None,
     on_event: Callable[[ClientEvent], object] = _ignore,
     **settings: Unpack[sansmcp.ClientSettings],
 ) -> BlockingClient:
-    """Connect to an MCP server through an httpx client, and return the connected client.
+    """Connect to an MCP server through a client of httpx or httpx2.
 
-    Close it with ``close()``, or use it as a context manager.
+    Returns the connected client. Close it with ``close()``, or use it as a context manager.
 
     Args:
         url: the URL of an MCP endpoint of Streamable HTTP, http or https.
-        http: makes the HTTP requests. Closing the MCP client leaves it open; close it afterwards.
-            Its read timeout is not used; the timeouts of settings and calls are.
+        http: makes the HTTP requests: a ``Client`` of httpx or httpx2. Closing the MCP client
+            leaves it open; close it afterwards. Its read timeout is not used; the timeouts of
+            settings and calls are.
         request_handlers: functions that respond to the server's requests during a call, by method,
             such as ``"elicitation/create"``. Each takes a :class:`sansmcp.ServerRequest` and
             returns the result, a JSON object, or raises JsonRpcError. Declare the request in
@@ -200,7 +206,8 @@ def connect_blocking(
         LocalProtocolError: an argument or the value of a setting is wrong.
         TypeError: a setting is unknown.
     """
-    check_arguments(url, http, httpx.Client)
+    library = library_of(url, http, "Client")
     sansmcp_threads.check_plain("on_event", on_event)
     settings |= sansmcp.ClientSettings(standalone_stream=False, transports=(STREAMABLE_HTTP,))
-    return BlockingClient(new_client(url, **settings), http, request_handlers, on_event).open()
+    core = new_client(url, **settings)
+    return BlockingClient(core, http, library, request_handlers, on_event).open()

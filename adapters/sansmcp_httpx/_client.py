@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Coroutine, Mapping
 from contextlib import aclosing
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
-
-import httpx
 
 import sansmcp
 import sansmcp_loop
@@ -15,14 +14,21 @@ from sansmcp.types import Unpack
 from sansmcp_local import explains, new_client
 from sansmcp_loop import RequestHandler, Task, current_loop
 
-from ._http import auth_of, check_arguments, connection_lost_from, head_of, request_of
+from ._http import (
+    AsyncHttpClient,
+    auth_of,
+    connection_lost_from,
+    head_of,
+    library_of,
+    request_of,
+)
 
 if TYPE_CHECKING:
     from sansmcp.http import ResponsePart
 
 
 class Client(sansmcp_loop.AwaitableClient):
-    """An MCP client on an ``httpx.AsyncClient``; :func:`connect` makes it.
+    """An MCP client on an ``AsyncClient`` of httpx or httpx2; :func:`connect` makes it.
 
     ``await client`` and ``async with client`` do the handshake and return the client. All methods
     may be called from any task of its event loop.
@@ -31,11 +37,13 @@ class Client(sansmcp_loop.AwaitableClient):
     def __init__(
         self,
         core: sansmcp.Client,
-        http: httpx.AsyncClient,
+        http: AsyncHttpClient,
+        library: ModuleType,
         request_handlers: Mapping[str, RequestHandler] | None,
     ) -> None:
         super().__init__(core, current_loop(), request_handlers)
         self._http = http
+        self._library = library
         self._carrying: dict[int, Task] = {}
 
     async def _end(self) -> None:
@@ -65,9 +73,12 @@ class Client(sansmcp_loop.AwaitableClient):
         """Perform one HTTP exchange, from its request to the end of its response."""
         # The machine has timeouts for all that it waits for; event streams may be silent for long.
         try:
-            request = request_of(self._http, effect, read=None)
+            request = request_of(self._library, self._http, effect, read=None)
             sent = await self._http.send(
-                request, stream=True, follow_redirects=False, auth=auth_of(effect)
+                request,
+                stream=True,
+                follow_redirects=False,
+                auth=auth_of(self._library, effect),
             )
             async with aclosing(sent) as response:
                 self._feed(effect, head_of(response))
@@ -77,7 +88,7 @@ class Client(sansmcp_loop.AwaitableClient):
                         await self._scheduler.state_changed.wait()
             self._feed(effect, sansmcp.BodyEnd())
         except Exception as error:  # raised by httpx, or by a transport or hook of its user
-            self._feed(effect, connection_lost_from(error))
+            self._feed(effect, connection_lost_from(self._library, error))
         finally:
             del self._carrying[effect.exchange]
             self._scheduler.reschedule()
@@ -97,19 +108,20 @@ async def _await(work: Coroutine[Any, Any, None]) -> None:
 @explains(sansmcp.ClientOptions)
 def connect(
     url: str,
-    http: httpx.AsyncClient,
+    http: AsyncHttpClient,
     *,
     request_handlers: Mapping[str, RequestHandler] | None = None,
     **settings: Unpack[sansmcp.ClientSettings],
 ) -> Client:
-    """Connect to an MCP server through an httpx client.
+    """Connect to an MCP server through a client of httpx or httpx2.
 
     ``async with connect(...) as client:`` closes the client when the block ends. After ``client =
     await connect(...)`` call ``await client.aclose()`` yourself, in any task of the same loop.
 
     Args:
         url: the URL of an MCP endpoint, http or https.
-        http: makes the HTTP requests, in the same event loop (asyncio or trio). Closing the MCP
+        http: makes the HTTP requests: an ``AsyncClient`` of httpx or httpx2, in the same event
+            loop (asyncio or trio). Closing the MCP
             client leaves it open; close it afterwards. Its read timeout is not used; the timeouts
             of settings and calls are. Over HTTP/1.1 each call in flight and each open event stream
             holds one of its connections; if the limits of ``http`` allow too few, calls fail with
@@ -132,5 +144,5 @@ def connect(
         TypeError: a setting is unknown.
         RuntimeError: no event loop is running.
     """
-    check_arguments(url, http, httpx.AsyncClient)
-    return Client(new_client(url, **settings), http, request_handlers)
+    library = library_of(url, http, "AsyncClient")
+    return Client(new_client(url, **settings), http, library, request_handlers)

@@ -1,55 +1,108 @@
-"""Conversion of HTTP requests and responses from and to those of httpx."""
+"""Conversion of HTTP requests and responses from and to those of httpx and httpx2.
+
+Both libraries have the same interface. Which one is used follows from the client that was given, so
+neither is imported here.
+"""
 
 from __future__ import annotations
 
-from contextlib import suppress
-from typing import Any
-
-import httpx
+import sys
+from collections.abc import Coroutine, Generator
+from contextlib import closing, suppress
+from types import ModuleType
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import sansmcp
 from sansmcp.effects import OpenExchange
 
+if TYPE_CHECKING:
+    from sansmcp.http import ResponsePart
+
+_LIBRARIES = ("httpx", "httpx2")
+
 _POOL_TIMEOUT = 30.0
-"""Seconds that a request waits for a connection if the httpx client has no pool timeout."""
+"""Seconds that a request waits for a connection if the HTTP client has no pool timeout."""
 
 
-def check_arguments(
-    url: object, http: object, kind: type[httpx.Client | httpx.AsyncClient]
-) -> None:
-    """Raise LocalProtocolError unless ``url`` is a str and ``http`` an instance of ``kind``."""
+class BuildsRequests(Protocol):
+    """What the clients of httpx and httpx2 have in common, asynchronous or not."""
+
+    @property
+    def timeout(self) -> Any:
+        """The timeouts of the client."""
+
+    def build_request(
+        self, method: str, url: Any, *, content: Any, headers: Any, timeout: Any
+    ) -> Any:
+        """Return a request with the settings of the client."""
+
+
+class AsyncHttpClient(BuildsRequests, Protocol):
+    """An ``httpx.AsyncClient`` or ``httpx2.AsyncClient``."""
+
+    def send(
+        self, request: Any, *, stream: bool, auth: Any, follow_redirects: Any
+    ) -> Coroutine[Any, Any, Any]:
+        """Send a request, and return its response when the head has arrived."""
+        ...
+
+
+class HttpClient(BuildsRequests, Protocol):
+    """An ``httpx.Client`` or ``httpx2.Client``."""
+
+    def send(self, request: Any, *, stream: bool, auth: Any, follow_redirects: Any) -> Any:
+        """Send a request, and return its response when the head has arrived."""
+
+
+def library_of(url: object, http: object, kind: Literal["Client", "AsyncClient"]) -> ModuleType:
+    """Return the library of an HTTP client: httpx or httpx2.
+
+    Raises LocalProtocolError unless ``url`` is a str and ``http`` a client of that kind.
+    """
     if not isinstance(url, str):
-        raise sansmcp.LocalProtocolError(f"Not a URL, and httpx starts no processes: {url!r}")
-    if not isinstance(http, kind):
-        raise sansmcp.LocalProtocolError(f"This needs an httpx.{kind.__name__}, and not {http!r}")
+        raise sansmcp.LocalProtocolError(
+            f"url must be a str, got {url!r}; httpx starts no processes"
+        )
+    for name in _LIBRARIES:
+        library = sys.modules.get(name)
+        if library is not None and isinstance(http, getattr(library, kind)):
+            return library
+    raise sansmcp.LocalProtocolError(
+        f"http must be an httpx.{kind} or httpx2.{kind}, got {http!r:.100}"
+    )
+
+
+def timeouts(library: ModuleType, http: BuildsRequests, read: float | None) -> Any:
+    """Return the timeouts of the HTTP client, except for ``read``, in seconds; None for none."""
+    own = http.timeout
+    pool = _POOL_TIMEOUT if own.pool is None else own.pool
+    return library.Timeout(connect=own.connect, read=read, write=own.write, pool=pool)
 
 
 def request_of(
-    http: httpx.Client | httpx.AsyncClient, effect: OpenExchange, read: float | None
-) -> httpx.Request:
-    """Return the request of an effect, with the httpx client's timeouts, except for ``read``."""
-    timeout = http.timeout
-    pool = _POOL_TIMEOUT if timeout.pool is None else timeout.pool
-    limits = httpx.Timeout(connect=timeout.connect, read=read, write=timeout.write, pool=pool)
+    library: ModuleType, http: BuildsRequests, effect: OpenExchange, read: float | None
+) -> Any:
+    """Return the request of an effect, with the HTTP client's timeouts, except for ``read``."""
+    limits = timeouts(library, http, read)
     method, headers = effect.head.method.decode(), list(effect.head.headers)
     content = effect.body or None
-    if effect.address_policy is not None:  # without the headers and cookies of the httpx client
+    if effect.address_policy is not None:  # without the headers and cookies of the HTTP client
         extensions = {"timeout": limits.as_dict()}
-        return httpx.Request(
+        return library.Request(
             method, effect.url, headers=headers, content=content, extensions=extensions
         )
     return http.build_request(method, effect.url, headers=headers, content=content, timeout=limits)
 
 
-def auth_of(effect: OpenExchange) -> Any:
-    """Return the ``auth`` argument of ``send()``: that of the httpx client.
+def auth_of(library: ModuleType, effect: OpenExchange) -> Any:
+    """Return the ``auth`` argument of ``send()``: that of the HTTP client.
 
     Requests of the authorization have credentials of their own, or none.
     """
-    return httpx.USE_CLIENT_DEFAULT if effect.address_policy is None else None
+    return library.USE_CLIENT_DEFAULT if effect.address_policy is None else None
 
 
-def head_of(response: httpx.Response) -> sansmcp.ResponseHead:
+def head_of(response: Any) -> sansmcp.ResponseHead:
     """Return the head of a response."""
     headers = tuple((name.lower(), value) for name, value in response.headers.raw)
     return sansmcp.ResponseHead(
@@ -57,7 +110,7 @@ def head_of(response: httpx.Response) -> sansmcp.ResponseHead:
     )
 
 
-def _peer_of(response: httpx.Response) -> str:
+def _peer_of(response: Any) -> str:
     """Return the IP address of the server; empty if it is not known, or has left already."""
     stream = response.extensions.get("network_stream")
     address = None
@@ -66,9 +119,9 @@ def _peer_of(response: httpx.Response) -> str:
     return str(address[0]) if address else ""
 
 
-def connection_lost_from(error: Exception) -> sansmcp.ConnectionLost:
-    """Return the part that reports an exception of httpx, or of hooks given to it."""
-    if isinstance(error, httpx.PoolTimeout):
+def connection_lost_from(library: ModuleType, error: Exception) -> sansmcp.ConnectionLost:
+    """Return the part that reports an exception of the library, or of hooks given to it."""
+    if isinstance(error, library.PoolTimeout):
         return sansmcp.ConnectionLost(
             "all connections of the httpx client are in use: each open event stream holds one, so "
             "set a higher max_connections in its limits"
@@ -76,3 +129,18 @@ def connection_lost_from(error: Exception) -> sansmcp.ConnectionLost:
     return sansmcp.ConnectionLost(
         f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
     )
+
+
+def response_parts(
+    library: ModuleType, http: HttpClient, request: Any, auth: Any, *, follow_redirects: Any
+) -> Generator[ResponsePart, None, None]:
+    """Send a request without an event loop; yield the parts of the response, and how it ended."""
+    try:
+        sent = http.send(request, stream=True, auth=auth, follow_redirects=follow_redirects)
+        with closing(sent) as response:
+            yield head_of(response)
+            for data in response.iter_bytes():
+                yield sansmcp.BodyData(data)
+        yield sansmcp.BodyEnd()
+    except Exception as error:  # raised by the library, or by a transport or hook of its user
+        yield connection_lost_from(library, error)

@@ -109,7 +109,10 @@ HALVES = {
     "sansmcp_asgi": ("", "AsgiApp, Call, asgi_app"),
     "sansmcp_asyncio": ("Client, connect", "Call, RunningServer, serve"),
     "sansmcp_blocking": ("Client, PendingCall, connect", "Call, RunningServer, serve"),
-    "sansmcp_httpx": ("Client, BlockingClient, connect, connect_blocking", ""),
+    "sansmcp_httpx": (
+        "Client, BlockingClient, connect, connect_blocking, events, events_blocking",
+        "",
+    ),
     "sansmcp_trio": ("Client, connect", "Call, RunningServer, serve"),
     "sansmcp_wsgi": ("", "Call, WsgiApp"),
 }

@@ -192,9 +192,13 @@ def test_a_stream_that_never_ends_is_broken_off() -> None:
 @pytest.mark.parametrize(
     ("url", "http", "said"),
     [
-        (["python", "server.py"], httpx.Client(), "httpx starts no processes: ."),
-        ("http://127.0.0.1/", httpx.AsyncClient(), "This needs an httpx.Client, and not "),
-        ("http://127.0.0.1/", None, "This needs an httpx.Client, and not None"),
+        (["python", "server.py"], httpx.Client(), "httpx starts no processes"),
+        (
+            "http://127.0.0.1/",
+            httpx.AsyncClient(),
+            "http must be an httpx.Client or httpx2.Client, got ",
+        ),
+        ("http://127.0.0.1/", None, "http must be an httpx.Client or httpx2.Client, got None"),
     ],
 )
 def test_arguments_of_other_kinds(url: Any, http: Any, said: str) -> None:

@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import Any
 
 import httpx
+import httpx2
 import pytest
 
 import sansmcp
@@ -24,12 +25,14 @@ LACKS: Mapping[Feature, str] = {Feature.STDIO: "httpx is for HTTP"}
 
 
 class Client(sansmcp_httpx.Client):
-    """With an httpx client of its own."""
+    """With an HTTP client of its own."""
 
-    def __init__(self, target: str, request_handlers: Any = None, **settings: Any) -> None:
-        self._own = httpx.AsyncClient()
+    def __init__(
+        self, library: ModuleType, target: str, request_handlers: Any = None, **settings: Any
+    ) -> None:
+        self._own = library.AsyncClient()
         machine = sansmcp.Client(target, jitter=random, **settings)
-        super().__init__(machine, self._own, request_handlers)
+        super().__init__(machine, self._own, library, request_handlers)
 
     async def _end(self) -> None:
         await super()._end()
@@ -39,23 +42,28 @@ class Client(sansmcp_httpx.Client):
 class OnTrio(TrioClients):
     lacks = LACKS
 
-    def __init__(self) -> None:
+    def __init__(self, library: ModuleType) -> None:
         module = ModuleType("sansmcp_httpx")
-        vars(module)["connect"] = Client
+        vars(module)["connect"] = partial(Client, library)
         super().__init__(module)
 
 
 class OnAsyncio(AsyncioClients):
     lacks = LACKS
 
-    def __init__(self) -> None:
-        super().__init__("asyncio", Client)
+    def __init__(self, library: ModuleType) -> None:
+        super().__init__("asyncio", partial(Client, library))
 
 
+@pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])
 @pytest.mark.parametrize("subject", [OnTrio, OnAsyncio])
 @pytest.mark.parametrize("check", client_checks(), ids=str)
-def test_client(subject: Callable[[], ClientUnderTest], check: Check[ClientUnderTest]) -> None:
-    check(subject())
+def test_client(
+    subject: Callable[[ModuleType], ClientUnderTest],
+    check: Check[ClientUnderTest],
+    library: ModuleType,
+) -> None:
+    check(subject(library))
 
 
 class Pending:
@@ -71,9 +79,9 @@ class Pending:
 class BlockingHttpx:
     """The blocking client."""
 
-    def __init__(self, url: str, **settings: Any) -> None:
+    def __init__(self, library: ModuleType, url: str, **settings: Any) -> None:
         self._events: deque[ClientEvent] = deque()
-        self._http = httpx.Client()
+        self._http = library.Client()
         try:
             self._client = sansmcp_httpx.connect_blocking(
                 url, self._http, on_event=self._events.append, **settings
@@ -111,8 +119,11 @@ class BlockingSubject:
         Feature.CANCELLING: "nothing else runs while a call does",
     }
 
+    def __init__(self, library: ModuleType) -> None:
+        self._library = library
+
     def connect(self, target: Any, **settings: Any) -> BlockingHttpx:
-        return BlockingHttpx(target, **settings)
+        return BlockingHttpx(self._library, target, **settings)
 
 
 COSTS_A_CONNECTION = pytest.mark.xfail(
@@ -120,6 +131,7 @@ COSTS_A_CONNECTION = pytest.mark.xfail(
 )
 
 
+@pytest.mark.parametrize("library", [httpx, httpx2], ids=["httpx", "httpx2"])
 @pytest.mark.parametrize(
     "check",
     [
@@ -130,5 +142,5 @@ COSTS_A_CONNECTION = pytest.mark.xfail(
     ],
     ids=str,
 )
-def test_blocking(check: Check[ClientUnderTest]) -> None:
-    check(BlockingSubject())
+def test_blocking(check: Check[ClientUnderTest], library: ModuleType) -> None:
+    check(BlockingSubject(library))

@@ -270,9 +270,17 @@ def test_nothing_of_httpx_is_used_after_the_end(run: Run) -> None:
 @pytest.mark.parametrize(
     ("url", "http", "said"),
     [
-        (["python", "server.py"], httpx.AsyncClient(), "httpx starts no processes: ."),
-        ("http://127.0.0.1/", httpx.Client(), "This needs an httpx.AsyncClient, and not "),
-        ("http://127.0.0.1/", httpx, "This needs an httpx.AsyncClient, and not "),
+        (["python", "server.py"], httpx.AsyncClient(), "httpx starts no processes"),
+        (
+            "http://127.0.0.1/",
+            httpx.Client(),
+            "http must be an httpx.AsyncClient or httpx2.AsyncClient, got ",
+        ),
+        (
+            "http://127.0.0.1/",
+            httpx,
+            "http must be an httpx.AsyncClient or httpx2.AsyncClient, got ",
+        ),
     ],
 )
 def test_arguments_of_other_kinds(url: Any, http: Any, said: str) -> None:
