@@ -7,7 +7,7 @@ belong to frameworks on top.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from functools import partial
 from inspect import iscoroutinefunction
 from types import NoneType
@@ -33,6 +33,9 @@ reported on the server only.
 
 TaskRule: TypeAlias = Literal["never", "optional", "required"] | float | None
 """When calls of a handler become tasks; see :meth:`App.handler`."""
+
+Middleware: TypeAlias = Callable[[Handler], Handler]
+"""Takes a handler, and returns the function that is called instead of it."""
 
 Scopes: TypeAlias = Collection[str] | Callable[[Request], Collection[str]]
 """The scopes that a request needs, or a function of the request that returns them."""
@@ -122,6 +125,8 @@ class App:
         factory=dict[str, HandlerOptions], init=False, repr=False
     )
     _fallback: Handler | None = attrs.field(default=None, init=False, repr=False)
+    _middleware: list[Middleware] = attrs.field(factory=list[Middleware], init=False, repr=False)
+    """The middleware, the innermost first."""
     _fallback_options: HandlerOptions = attrs.field(factory=HandlerOptions, init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -201,7 +206,7 @@ class App:
                 raise LocalProtocolError(
                     f"The handler of {method!r} must be callable, got {handler!r}"
                 )
-            self.handlers[method] = handler
+            self.handlers[method] = self._wrapped(handler, self._middleware)
             self.options[method] = HandlerOptions(
                 inline=inline or is_async(handler),
                 stream_after=stream_after,
@@ -229,8 +234,45 @@ class App:
         if self._fallback is not None:
             raise LocalProtocolError("The app already has a fallback")
         needed = scopes if callable(scopes) else checked_scopes(scopes)
-        self._fallback = handler
+        self._fallback = self._wrapped(handler, self._middleware)
         self._fallback_options = HandlerOptions(inline=inline or is_async(handler), scopes=needed)
+        return handler
+
+    def middleware(self, wrap: Middleware) -> Middleware:
+        """Decorate a function that wraps every handler, also those that are registered later.
+
+        For what all handlers need, such as traces and logs. The middleware that was registered last
+        is the outermost.
+
+        Args:
+            wrap: takes a handler, and returns the function that is called instead of it, with the
+                same argument: an async function for an async handler, a plain one for a plain one.
+
+        Raises:
+            LocalProtocolError: ``wrap`` is not callable, or returned no function of the same kind.
+        """
+        if not callable(wrap):
+            raise LocalProtocolError(f"middleware must be callable, got {wrap!r}")
+        wrapped = {
+            method: self._wrapped(handler, [wrap]) for method, handler in self.handlers.items()
+        }
+        if self._fallback is not None:
+            self._fallback = self._wrapped(self._fallback, [wrap])
+        self.handlers.update(wrapped)
+        self._middleware.append(wrap)
+        return wrap
+
+    def _wrapped(self, handler: Handler, middleware: Iterable[Middleware]) -> Handler:
+        """Return a handler with middleware around it, the innermost first."""
+        for wrap in middleware:
+            wrapped = wrap(handler)
+            if not callable(wrapped) or is_async(wrapped) != is_async(handler):
+                kind = "an async" if is_async(handler) else "a plain"
+                raise LocalProtocolError(
+                    f"The middleware {wrap!r} must return {kind} function for {handler!r}, got "
+                    f"{wrapped!r}"
+                )
+            handler = wrapped
         return handler
 
     def handler_of(self, method: str) -> Handler | None:

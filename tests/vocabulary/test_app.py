@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from sansmcp import App, LocalProtocolError
+from sansmcp.app import is_async
 
 requirement = pytest.mark.requirement
 
@@ -119,3 +120,56 @@ def test_which_handlers_run_in_the_event_loop() -> None:
     app.fallback(_async)
     inline = [app.options_of(method).inline for method in "123456"]
     assert inline == [False, True, True, True, True, True]
+
+
+def _mark(text: str) -> Any:
+    def wrap(handler: Any) -> Any:
+        if is_async(handler):
+
+            async def call_async(call: list[str]) -> Any:
+                call.append(text)
+                return await handler(call)
+
+            return call_async
+
+        def call(call: list[str]) -> Any:
+            call.append(text)
+            return handler(call)
+
+        return call
+
+    return wrap
+
+
+def test_middleware_wraps_every_handler() -> None:
+    app = App("a")
+    app.handler("1")(lambda call: call.append("1"))
+    app.middleware(_mark("inner"))
+    app.fallback(lambda call: call.append("fallback"))
+    assert app.middleware(outer := _mark("outer")) is outer
+    app.handler("2")(lambda call: call.append("2"))
+    app.handler("3")(_async)
+    for method, last in (("1", "1"), ("2", "2"), ("4", "fallback")):
+        said: list[str] = []
+        handler = app.handler_of(method)
+        assert handler is not None
+        handler(said)
+        assert said == ["outer", "inner", last]
+    assert is_async(app.handlers["3"])
+    assert app.options_of("3").inline
+
+
+def test_middleware_returns_a_function_of_the_same_kind() -> None:
+    app = App("a")
+    with pytest.raises(LocalProtocolError, match="must be callable, got 1"):
+        app.middleware(cast(Any, 1))
+    app.handler("1")(print)
+    for wrong in (_async, None):
+        with pytest.raises(LocalProtocolError, match="must return a plain function for <built-in"):
+            app.middleware(lambda handler, wrong=wrong: cast(Any, wrong))
+    assert app.handler_of("1") is print
+    app.fallback(print)
+    app.middleware(lambda handler: print)
+    with pytest.raises(LocalProtocolError, match="must return an async function"):
+        app.handler("2")(_async)
+    assert app.handler_of("2") is print
