@@ -11,8 +11,10 @@ from collections.abc import Mapping
 from typing import Any, Generic
 
 from .base_client import Done, Result
+from .errors import LocalProtocolError
 from .http import RequestHeaders
 from .messages import Params, RequestId
+from .meta_keys import LEVELS, LOG_MESSAGE
 from .revisions import Revision
 from .server_call import Peer, ServerCall
 
@@ -178,6 +180,29 @@ class BaseCall(abc.ABC, Generic[Result, Done]):
         """
         self._call.progress(progress, total, message, now=self.now())
         return self.run_pending()
+
+    def log(self, level: str, data: Any, *, logger: str | None = None) -> Done:
+        """Send a log message that belongs to this call.
+
+        At 2026-07-28 only a client that asked for messages of this level gets it. Before, a client
+        may set a level with ``logging/setLevel``; that is for the application to handle.
+        ``sansmcp_logging.send_logs()`` does both for the ``logging`` module.
+
+        Args:
+            level: ``"debug"``, ``"info"``, ``"notice"``, ``"warning"``, ``"error"``,
+                ``"critical"``, ``"alert"`` or ``"emergency"``.
+            data: the message, any JSON value.
+            logger: the name of its source; None for none.
+
+        Raises:
+            LocalProtocolError: ``level`` is none of these, or ``data`` is not JSON.
+        """
+        if level not in LEVELS:
+            raise LocalProtocolError(f"level must be one of {', '.join(LEVELS)}, got {level!r}")
+        params: dict[str, Any] = {"level": level, "data": data}
+        if logger is not None:
+            params["logger"] = logger
+        return self.notify(LOG_MESSAGE, params)
 
     def notify(self, method: str, params: Params | None = None) -> Done:
         """Send a notification that belongs to this call, on its stream.

@@ -21,10 +21,18 @@ from collections.abc import Callable
 from .client.http_heads import GET_HEADERS, is_temporary, retry_after
 from .client.options import ReconnectPolicy
 from .codecs import headers
-from .codecs.headers import EVENT_STREAM, Headers
+from .codecs.headers import EVENT_STREAM
 from .codecs.sse import SseDecoder, SseEvent
 from .errors import CallError, Disconnected, RemoteProtocolError, RequestRefused
-from .http import BodyData, BodyEnd, ConnectionLost, ResponseHead, ResponsePart, Url
+from .http import (
+    BodyData,
+    BodyEnd,
+    ConnectionLost,
+    RequestHead,
+    ResponseHead,
+    ResponsePart,
+    Url,
+)
 from .limits import Limits
 from .types import Idle, assert_never
 
@@ -37,10 +45,10 @@ _HTTP_OK = 200
 class EventSource:
     """The state of one event stream: its cursor, and when to connect next.
 
-    Send a GET with the headers that :meth:`start_request` returns, and pass each part of the
-    response, and its end, to :meth:`receive_part`. After each part call :meth:`next_event` until it
+    Send the request whose head :meth:`start_request` returns, and pass each part of the response,
+    and its end, to :meth:`receive_part`. After each part call :meth:`next_event` until it
     returns ``Idle.NEED_DATA``. When the response has ended, :attr:`reconnect_at` is the time of the
-    next GET; it is None if the server has finished the stream.
+    next request; it is None if the server has finished the stream.
 
     A program that saves :attr:`last_event_id` after it has handled an event can continue from there
     with another object, in another process.
@@ -89,12 +97,13 @@ class EventSource:
         self.is_finished = False
         """True if the server has said that there is nothing more to come (204)."""
 
-    def start_request(self) -> Headers:
-        """Begin the next GET, and return its headers; the application may add others."""
+    def start_request(self) -> RequestHead:
+        """Begin the next request, and return its head, to which the application may add headers."""
         self.reconnect_at = None
         id = self._decoder.last_event_id
         resume = ((b"last-event-id", id.encode()),) if id else ()
-        return (*GET_HEADERS, *resume)
+        target = self._url.target.encode()
+        return RequestHead(method=b"GET", target=target, headers=(*GET_HEADERS, *resume))
 
     def receive_part(self, part: ResponsePart, *, now: float) -> None:
         """Take a part of the response, or its end.

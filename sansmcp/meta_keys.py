@@ -54,6 +54,7 @@ CLIENT_CAPABILITIES = {
 UPDATED = "notifications/resources/updated"
 """Sent to the clients that have subscribed to a resource, at every revision."""
 
+LOG_MESSAGE = "notifications/message"
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
 """The levels of log messages, the least severe first."""
 

@@ -10,7 +10,6 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import sansmcp
-from sansmcp.codecs.headers import Headers
 from sansmcp_loop import current_loop
 
 from ._http import (
@@ -117,10 +116,15 @@ def _source(
 
 
 def _request(
-    library: ModuleType, url: str, http: BuildsRequests, headers: Headers, idle_timeout: float
+    library: ModuleType,
+    url: str,
+    http: BuildsRequests,
+    head: sansmcp.RequestHead,
+    idle_timeout: float,
 ) -> Any:
+    method, headers = head.method.decode(), list(head.headers)
     limits = timeouts(library, http, idle_timeout)
-    return http.build_request("GET", url, content=None, headers=list(headers), timeout=limits)
+    return http.build_request(method, url, content=None, headers=headers, timeout=limits)
 
 
 async def _parts(

@@ -9,10 +9,18 @@ import pytest
 
 from .sources import Module, adapters, core
 
-NO_ADAPTERS = {"sansmcp_bridge", "sansmcp_check", "sansmcp_cli", "sansmcp_local", "sansmcp_loop"}
-"""A bridge and a command are applications: they may name methods and headers. Checks of adapters
-are the other side of the protocol. What adapters share of the local machine and of event loops is
-no adapter: it never sees the protocol.
+NO_ADAPTERS = {
+    "sansmcp_bridge",
+    "sansmcp_check",
+    "sansmcp_cli",
+    "sansmcp_local",
+    "sansmcp_logging",
+    "sansmcp_loop",
+    "sansmcp_otel",
+}
+"""A bridge, a command and what is built of handlers are applications: they may name methods and
+headers. Checks of adapters are the other side of the protocol. What adapters share of the local
+machine and of event loops is no adapter: it never sees the protocol.
 """
 
 COMMON = {"127.0.0.1", "http", "https", "latin-1", "localhost", "replace", "sansmcp", "utf-8"}
@@ -21,6 +29,7 @@ COMMON = {"127.0.0.1", "http", "https", "latin-1", "localhost", "replace", "sans
 OWN_WORDS = {
     "sansmcp_asgi": {"body", "client", "headers", "method", "path", "status", "type"},
     "sansmcp_auth": {"alg", "ec", "es", "es256", "es384", "ps", "rs", "rsa"},
+    "sansmcp_httpx": {"asyncclient", "client"},
     "sansmcp_login": {"g", "json", "lock", "s"},
     "sansmcp_pytest": {"client", "connection", "failed", "refuse", "s", "server"},
     "sansmcp_stores": {"0", "1", "data", "message", "result", "retry", "subscribe", "type"},

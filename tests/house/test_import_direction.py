@@ -48,6 +48,7 @@ MAY_ALSO_USE = {
         "sansmcp_trio",
     },
     "sansmcp_httpx": {"sansmcp_local", "sansmcp_loop", "sansmcp_threads"},
+    "sansmcp_logging": {"sansmcp_loop"},
     "sansmcp_loop": {"sansmcp_local", "sansmcp_threads"},
     "sansmcp_stores": {"sansmcp_loop"},
     "sansmcp_threads": {"sansmcp_local"},

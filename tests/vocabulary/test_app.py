@@ -141,13 +141,20 @@ def _mark(text: str) -> Any:
     return wrap
 
 
+def _say(text: str) -> Any:
+    def handler(call: list[str]) -> None:
+        call.append(text)
+
+    return handler
+
+
 def test_middleware_wraps_every_handler() -> None:
     app = App("a")
-    app.handler("1")(lambda call: call.append("1"))
+    app.handler("1")(_say("1"))
     app.middleware(_mark("inner"))
-    app.fallback(lambda call: call.append("fallback"))
+    app.fallback(_say("fallback"))
     assert app.middleware(outer := _mark("outer")) is outer
-    app.handler("2")(lambda call: call.append("2"))
+    app.handler("2")(_say("2"))
     app.handler("3")(_async)
     for method, last in (("1", "1"), ("2", "2"), ("4", "fallback")):
         said: list[str] = []
@@ -159,17 +166,21 @@ def test_middleware_wraps_every_handler() -> None:
     assert app.options_of("3").inline
 
 
+def _instead(other: Any, handler: Any) -> Any:
+    return other
+
+
 def test_middleware_returns_a_function_of_the_same_kind() -> None:
     app = App("a")
     with pytest.raises(LocalProtocolError, match="must be callable, got 1"):
         app.middleware(cast(Any, 1))
     app.handler("1")(print)
-    for wrong in (_async, None):
+    for wrong in (_async, cast(Any, None)):
         with pytest.raises(LocalProtocolError, match="must return a plain function for <built-in"):
-            app.middleware(lambda handler, wrong=wrong: cast(Any, wrong))
+            app.middleware(partial(_instead, wrong))
     assert app.handler_of("1") is print
     app.fallback(print)
-    app.middleware(lambda handler: print)
+    app.middleware(partial(_instead, print))
     with pytest.raises(LocalProtocolError, match="must return an async function"):
         app.handler("2")(_async)
     assert app.handler_of("2") is print

@@ -137,6 +137,21 @@ def test_a_handler_talks_to_the_client() -> None:
     assert BenchCall(call).saved_state is None
 
 
+def test_a_handler_logs() -> None:
+    harness = ServerHarness()
+    talk, call = harness.call(harness.open_session())
+    handle = BenchCall(call)
+    handle.harness = harness
+    handle.log("info", "text")
+    handle.log("alert", {"a": 1}, logger="disk")
+    assert [message["params"] for message in talk.messages] == [
+        {"level": "info", "data": "text"},
+        {"level": "alert", "data": {"a": 1}, "logger": "disk"},
+    ]
+    with pytest.raises(LocalProtocolError, match=r"level must be one of debug, .* got 'trace'"):
+        handle.log("trace", "text")
+
+
 def test_a_handler_makes_its_call_a_task() -> None:
     harness = TaskHarness(task_app(task="optional", restartable=True))
     talk, call = harness.call_tool()

@@ -16,7 +16,7 @@ from ...codecs import json
 from ...errors import LocalProtocolError
 from ...input_required import InputRequired
 from ...messages import ErrorResponse, Message, Notification, Request, Response
-from ...meta_keys import LEVELS, LOG_LEVEL, SERVER_INFO, meta_of
+from ...meta_keys import LEVELS, LOG_LEVEL, LOG_MESSAGE, SERVER_INFO, meta_of
 from ...revisions import Revision
 from ..calls import CallOwner, RunningCall
 from ..core import ServerCore
@@ -72,7 +72,7 @@ class ModernResults:
 
     def may_send(self, request: Request, message: Message) -> bool:
         """Return False for a log message that the client did not ask for, or below its level."""
-        if not isinstance(message, Notification) or message.method != "notifications/message":
+        if not isinstance(message, Notification) or message.method != LOG_MESSAGE:
             return True
         wanted, level = meta_of(request).get(LOG_LEVEL), (message.params or {}).get("level")
         return wanted in LEVELS and level in LEVELS and LEVELS.index(level) >= LEVELS.index(wanted)

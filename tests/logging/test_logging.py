@@ -1,0 +1,185 @@
+"""Log records of handlers reach the clients whose calls they belong to."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import logging
+import threading
+from collections.abc import Generator
+from typing import Any
+
+import pytest
+
+import sansmcp
+import sansmcp_asyncio
+import sansmcp_blocking
+from sansmcp.events import ServerNotified
+from sansmcp.revisions import HANDSHAKE_VERSIONS, REVISIONS
+from sansmcp_logging import RequestFilter, send_logs
+
+LOGGER = logging.getLogger("tests.sansmcp_logging")
+
+
+def thread_of_its_own(text: str) -> None:
+    """A thread that knows of no call."""
+    thread = threading.Thread(target=LOGGER.error, args=(text,))
+    thread.start()
+    thread.join()
+
+
+def work() -> None:
+    LOGGER.debug("debug %d", 1)
+    LOGGER.info("info")
+    LOGGER.error("error")
+    logging.getLogger("tests.other").error("of another logger")
+    thread_of_its_own("of no call")
+
+
+async def tool(call: Any) -> Any:
+    work()
+    await asyncio.to_thread(LOGGER.warning, "from a thread")
+    return {"content": []}
+
+
+def plain_tool(call: Any) -> Any:
+    work()
+    LOGGER.warning("from a thread")
+    return {"content": []}
+
+
+@pytest.fixture
+def app() -> Generator[sansmcp.App, None, None]:
+    """An App without handlers, whose logs are sent."""
+    app = sansmcp.App("logs")
+    LOGGER.setLevel(logging.DEBUG)
+    added = send_logs(app, LOGGER)
+    yield app
+    LOGGER.removeHandler(added)
+
+
+def texts(events: list[Any]) -> list[str]:
+    told = [event.notification for event in events if isinstance(event, ServerNotified)]
+    given = [notification.params or {} for notification in told]
+    return [f"{each['level']}: {each['data']}" for each in given if each["logger"] == LOGGER.name]
+
+
+def meta_for(version: str, level: str) -> dict[str, Any]:
+    """What asks for messages with a request."""
+    is_modern = version not in HANDSHAKE_VERSIONS
+    return {"io.modelcontextprotocol/logLevel": level} if is_modern else {}
+
+
+@pytest.mark.parametrize("version", REVISIONS)
+@pytest.mark.parametrize("handler", [tool, plain_tool])
+def test_asyncio(app: sansmcp.App, version: str, handler: Any) -> None:
+    app.handler("tools/call")(handler)
+    found: list[Any] = []
+
+    async def main() -> None:
+        serving = sansmcp_asyncio.serve(app, http=("127.0.0.1", 0), http_sse="/sse")
+        async with serving as server:
+            path = "/sse" if version == "2024-11-05" else "/mcp"
+            url = server.url.replace("/mcp", path)
+            async with sansmcp_asyncio.connect(url, versions=(version,)) as client:
+                assert "logging" in client.connected.capabilities
+
+                async def listen() -> None:
+                    async for event in client.events():
+                        found.append(event)
+
+                listening = asyncio.create_task(listen())
+                await client.call_tool("x", meta=meta_for(version, "info"))
+                while len(texts(found)) < 3:
+                    await asyncio.sleep(0.001)
+                if version in HANDSHAKE_VERSIONS:
+                    await client.call("logging/setLevel", {"level": "debug"})
+                await client.call_tool("x", meta=meta_for(version, "debug"))
+                while len(texts(found)) < 7:
+                    await asyncio.sleep(0.001)
+                listening.cancel()
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+    first = ["info: info", "error: error", "warning: from a thread"]
+    assert texts(found) == [*first, "debug: debug 1", *first]
+
+
+def test_blocking(app: sansmcp.App) -> None:
+    app.handler("tools/call")(plain_tool)
+    with (
+        sansmcp_blocking.serve(app, http=("127.0.0.1", 0)) as server,
+        sansmcp_blocking.connect(server.url, versions=HANDSHAKE_VERSIONS) as client,
+    ):
+        client.events(timeout=0)  # keeps the events from now on
+        client.call("logging/setLevel", {"level": "alert"})
+        client.call_tool("x")
+        client.call("logging/setLevel", {"level": "error"})
+        client.call_tool("x")
+        assert texts(list(client.events(timeout=0))) == ["error: error"]
+        with pytest.raises(sansmcp.JsonRpcError, match="level must be one of debug, info"):
+            client.call("logging/setLevel", {"level": "loud"})
+
+
+def test_records_name_their_request(app: sansmcp.App) -> None:
+    stream = io.StringIO()
+    shown = logging.StreamHandler(stream)
+    shown.addFilter(RequestFilter())
+    shown.setFormatter(logging.Formatter("%(mcp_method)s %(mcp_request_id)s %(message)s"))
+    LOGGER.addHandler(shown)
+    app.handler("tools/call")(tool)
+
+    async def main() -> None:
+        async with (
+            sansmcp_asyncio.serve(app, http=("127.0.0.1", 0)) as server,
+            sansmcp_asyncio.connect(server.url) as client,
+        ):
+            await client.call_tool("x")
+
+    try:
+        asyncio.run(asyncio.wait_for(main(), 30))
+        LOGGER.info("later")
+    finally:
+        LOGGER.removeHandler(shown)
+    lines = stream.getvalue().splitlines()
+    assert lines[-1] == "- - later"
+    assert "- - of no call" in lines
+    name, id, text = lines[0].split(" ", 2)
+    assert (name, text) == ("tools/call", "debug 1")
+    assert id.isdecimal()
+
+
+def test_a_handler_that_logs_more_than_the_client_reads(app: sansmcp.App) -> None:
+    """The messages that wait are bounded, and the call gets its result."""
+
+    @app.handler("tools/call")
+    async def flood(call: Any) -> Any:
+        for _ in range(5000):
+            LOGGER.info("x" * 100)
+        return {"content": []}
+
+    async def main() -> None:
+        async with sansmcp_asyncio.serve(app, http=("127.0.0.1", 0)) as server:
+            url = server.url
+            async with sansmcp_asyncio.connect(url, versions=HANDSHAKE_VERSIONS) as client:
+                await client.call_tool("x")
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def test_what_cannot_be_sent_does_not_end_the_call(
+    app: sansmcp.App, capsys: pytest.CaptureFixture[str]
+) -> None:
+    @app.handler("tools/call")
+    async def wrong(call: Any) -> Any:
+        LOGGER.info("a lone surrogate: \ud800")
+        return {"content": []}
+
+    async def main() -> None:
+        async with (
+            sansmcp_asyncio.serve(app, http=("127.0.0.1", 0)) as server,
+            sansmcp_asyncio.connect(server.url) as client,
+        ):
+            await client.call_tool("x", meta=meta_for("2026-07-28", "debug"))
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+    assert "--- Logging error ---" in capsys.readouterr().err
