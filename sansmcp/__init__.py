@@ -107,6 +107,7 @@ if TYPE_CHECKING:
     from .http11.server_connection import ServerConnection
     from .input_required import InputRequest, InputRequired, StateSigner
     from .memory_store import MemoryStore
+    from .observer import Observer
     from .protected_resource import ProtectedResource
     from .rates import RateLimit, RateStore
     from .security import SecurityPolicy
@@ -155,6 +156,7 @@ else:
             ".http11.pool": ("ConnectionPool",),
             ".http11.server_connection": ("ServerConnection",),
             ".memory_store": ("MemoryStore",),
+            ".observer": ("Observer",),
             ".rates": ("RateLimit", "RateStore"),
             ".security": ("SecurityPolicy",),
             ".authentication": (
@@ -232,6 +234,7 @@ __all__ = [
     "NegotiationFailed",
     "Notification",
     "OAuthClient",
+    "Observer",
     "OriginatingCall",
     "Page",
     "Peer",

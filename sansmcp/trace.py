@@ -48,6 +48,7 @@ from .http import (
     ResponseHead,
     ResponsePart,
 )
+from .observer import Observer
 from .process import (
     ProcessExited,
     ProcessPart,
@@ -64,7 +65,7 @@ _NUMBER = re.compile(r"-[0-9]{1,10}$")
 
 
 @attrs.define(eq=False, repr=False)
-class Tracer:
+class Tracer(Observer):
     """Writes lines about one machine.
 
     Attributes:
@@ -76,11 +77,11 @@ class Tracer:
     write: Callable[[str], None]
     _decoders: dict[int, SseDecoder] = attrs.field(factory=dict[int, SseDecoder], init=False)
 
-    def part(self, exchange: int, part: RequestPart | ResponsePart) -> None:
+    def part_received(self, exchange: int, part: RequestPart | ResponsePart) -> None:
         """Write a line for a part that was received."""
         self._show(exchange, "<", part)
 
-    def effect(self, exchange: int, effect: ExchangeEffect) -> None:
+    def part_sent(self, exchange: int, effect: ExchangeEffect) -> None:
         """Write a line for an effect of an exchange of a server."""
         match effect:
             case SendHead(head):
@@ -94,7 +95,7 @@ class Tracer:
             case _ as impossible:
                 assert_never(impossible)
 
-    def client_effect(self, effect: ClientEffect) -> None:
+    def effect_pulled(self, effect: ClientEffect) -> None:
         """Write lines for an effect of a client."""
         match effect:
             case OpenExchange():
@@ -125,7 +126,7 @@ class Tracer:
             case _ as impossible:
                 assert_never(impossible)
 
-    def process(self, part: ProcessPart) -> None:
+    def process_part_received(self, part: ProcessPart) -> None:
         """Write lines for a part from the process of a client."""
         match part:
             case StdoutData(data) | StderrData(data):
@@ -142,8 +143,15 @@ class Tracer:
             case _ as impossible:
                 assert_never(impossible)
 
-    def pipe(self, arrow: str, lines: bytes) -> None:
-        """Write lines that a server on stdio sends (``>``) or receives (``<``)."""
+    def lines_received(self, lines: bytes) -> None:
+        """Write lines that a server on stdio receives."""
+        self._pipe("<", lines)
+
+    def lines_sent(self, lines: bytes) -> None:
+        """Write lines that a server on stdio sends."""
+        self._pipe(">", lines)
+
+    def _pipe(self, arrow: str, lines: bytes) -> None:
         for line in lines.splitlines():
             self._write(f"{arrow} {_text(line)}")
 

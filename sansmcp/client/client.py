@@ -98,6 +98,7 @@ from ..meta_keys import (
     SUBSCRIPTION_ID,
     VERSION,
 )
+from ..observer import both
 from ..process import (
     ProcessExited,
     ProcessPart,
@@ -245,6 +246,7 @@ class Client:
         "_lines",
         "_message_url",
         "_now",
+        "_observer",
         "_opening",
         "_opening_held",
         "_opening_request",
@@ -258,7 +260,6 @@ class Client:
         "_standalone_exchange",
         "_timers",
         "_tools",
-        "_trace",
         "_turns",
         "_url",
         "http11",
@@ -295,7 +296,7 @@ class Client:
         self._jitter = jitter
         self._url = _url_of(target) if isinstance(target, str) else None
         command = () if isinstance(target, str) else command_of(target)
-        self._trace, self.http11 = options.trace, options.http11
+        self._observer, self.http11 = both(options.trace, options.observer), options.http11
         self._now = 0.0
         self._effects: deque[ClientEffect] = deque()
         self._events: deque[ClientEvent] = deque()
@@ -474,8 +475,12 @@ class Client:
             self._tools.validate_mirrored_params(method, params)
         self._check_started()
         self._now = now
+        handle = next(self._handles)
+        if self._observer is not None:
+            further = self._observer.call_started(handle, method, params)
+            params = _with_further_meta(params, further)
         request = PendingRequest(
-            next(self._handles),
+            handle,
             Kind.CALL,
             method,
             params,
@@ -704,8 +709,8 @@ class Client:
                 self._authorizing.flow.receive(part, now)
                 self._run_authorization(self._authorizing)
         else:
-            if self._trace is not None:
-                self._trace.part(exchange, part)
+            if self._observer is not None:
+                self._observer.part_received(exchange, part)
             reader = found.reader
             has_more = reader.receive(part)
             if self._authorizing is not None and isinstance(part, ResponseHead):
@@ -731,8 +736,8 @@ class Client:
                 "The server is at a URL and has no process; feed responses to receive_part()"
             )
         self._now = now
-        if self._trace is not None:
-            self._trace.process(part)
+        if self._observer is not None:
+            self._observer.process_part_received(part)
         if process.state is ProcessState.ENDED:
             return  # from a child of the process, which still has its pipes open
         match part:
@@ -765,8 +770,8 @@ class Client:
         """
         if self._effects:
             effect = self._effects.popleft()
-            if self._trace is not None:
-                self._trace.client_effect(effect)
+            if self._observer is not None:
+                self._observer.effect_pulled(effect)
             return effect
         return Idle.PAUSED if self._has_enough_events() else Idle.NEED_DATA
 
@@ -776,6 +781,8 @@ class Client:
             return Idle.NEED_DATA
         was_full = self._has_enough_events()
         event = self._events.popleft()
+        if self._observer is not None:
+            self._observer.event_pulled(event)
         if was_full and not self._has_enough_events():
             for number in tuple(self._exchanges):
                 self._process_exchange(number)
@@ -2601,6 +2608,14 @@ def _checked_params(
     if "_meta" in params:
         json.encode(params["_meta"])
     return params, encode_without_meta(params)
+
+
+def _with_further_meta(params: Params | None, further: Mapping[str, Any] | None) -> Params | None:
+    """Return parameters with further members of ``_meta``; those that are there stay."""
+    if not further:
+        return params
+    given = params or {}
+    return {**given, "_meta": {**further, **given.get("_meta", {})}}
 
 
 def _url_of(target: str) -> Url:

@@ -19,6 +19,7 @@ from ..errors import LocalProtocolError, check_positive_seconds, check_type, ins
 from ..http11_parser import Http11Parser
 from ..limits import Limits
 from ..meta_keys import checked_capabilities, with_extension
+from ..observer import Observer
 from ..revisions import REVISIONS, checked_versions, of_era
 from ..tasks import EXTENSION, RESULT_TYPE
 from ..trace import Tracer
@@ -73,6 +74,7 @@ class ClientSettings(TypedDict, total=False):
     tasks: bool
     result_types: Mapping[str, str] | None
     trace: Tracer | None
+    observer: Observer | None
     authorization: Authorization | None
 
 
@@ -292,6 +294,7 @@ class ClientOptions:
             with the name of its extension: ``{"partial": "com.example/partial"}``. Such results
             are returned as they are (2026-07-28). None: none.
         trace: records everything that is sent and received; None: no trace.
+        observer: is called with everything that is sent, received and reported; None: none.
         authorization: how to obtain authorization (OAuth 2.1) for a server at a URL that requires
             it; None: a request that the server refuses for that reason fails.
     """
@@ -327,6 +330,9 @@ class ClientOptions:
         default=None, converter=_result_types, validator=_check_result_types
     )
     trace: Tracer | None = None
+    observer: Observer | None = attrs.field(
+        default=None, validator=attrs.validators.optional(instance_of_type(Observer))
+    )
     authorization: Authorization | None = attrs.field(
         default=None, validator=attrs.validators.optional(instance_of_type(Authorization))
     )

@@ -520,6 +520,9 @@ class RunningCall(ServerCall):
         self.state = advance(CALL, self.state, CallEvent.ANSWER)
         if not was_running:
             return False
+        if self._core.observer is not None:
+            error = message if isinstance(message, ErrorResponse) else None
+            self._core.observer.call_ended(self, error)
         self._discard(cancel_requests=True)
         if isinstance(message, Response):
             on_stored = partial(self._on_stored, data)

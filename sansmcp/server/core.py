@@ -18,6 +18,7 @@ from ..http import RequestHead
 from ..limits import Limits
 from ..messages import Request
 from ..meta_keys import checked_capabilities
+from ..observer import Observer, both
 from ..revisions import of_era
 from ..shares import Shares
 from ..timers import TimerTable
@@ -89,6 +90,8 @@ class ServerCore:
     """The versions without a handshake, oldest first."""
     handshake_versions: tuple[str, ...] = attrs.field(init=False)
     """The versions that open with ``initialize``, oldest first."""
+    observer: Observer | None = attrs.field(init=False)
+    """What watches the server; None for nothing."""
     retry_ms: int | None = attrs.field(init=False)
     """Milliseconds after which a client should reconnect to a stream; None leaves it to the client.
     """
@@ -130,6 +133,7 @@ class ServerCore:
     def __attrs_post_init__(self) -> None:
         self.limits, self.versions = self.options.limits, self.options.versions
         self.retry_ms = milliseconds_of(self.options.retry)
+        self.observer = both(self.options.trace, self.options.observer)
         self.modern_versions = of_era(self.versions, Era.MODERN)
         self.handshake_versions = of_era(self.versions, Era.LEGACY)
         self.trusted_proxies = parse_networks(self.options.trusted_proxies)

@@ -23,6 +23,7 @@ from ..errors import (
 from ..http11_parser import Http11Parser
 from ..input_required import StateSigner
 from ..limits import Limits
+from ..observer import Observer
 from ..protected_resource import ProtectedResource
 from ..rates import RateLimit
 from ..revisions import REVISIONS, checked_versions, of_era
@@ -60,6 +61,7 @@ class ServerSettings(TypedDict, total=False):
     protected_resource: ProtectedResource | None
     http11: Http11Parser | None
     trace: Tracer | None
+    observer: Observer | None
 
 
 def _check_path(options: object, attribute: attrs.Attribute[Any], path: object) -> None:
@@ -178,7 +180,8 @@ class ServerOptions:
             has examples. None publishes nothing.
         http11: the parser of HTTP/1.1 heads on raw sockets, e.g.
             ``sansmcp.httptools_parser.HTTP11``; None takes h11.
-        trace: an object that is called with everything sent and received; None traces nothing.
+        trace: records everything that is sent and received; None: no trace.
+        observer: is called with everything that is sent, received and reported; None: none.
     """
 
     path: str = attrs.field(default="/mcp", validator=_check_path)
@@ -218,6 +221,9 @@ class ServerOptions:
     )
     http11: Http11Parser | None = None
     trace: Tracer | None = None
+    observer: Observer | None = attrs.field(
+        default=None, validator=attrs.validators.optional(instance_of_type(Observer))
+    )
 
     def __attrs_post_init__(self) -> None:
         if self.http_sse is not None and not of_era(self.versions, Era.LEGACY):

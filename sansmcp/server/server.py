@@ -153,8 +153,8 @@ class Server(StoreCompletions):
         self._authenticating: dict[ServerExchange, bytes | None] = {}
         """The requests that wait for ``authenticated()``, with the bodies that are complete."""
         self._exchange_ids: Iterator[int] = itertools.count(1)
-        self.trace = options.trace
-        """The setting of that name."""
+        self.observer = self._core.observer
+        """What watches this server, from its settings ``trace`` and ``observer``; None: nothing."""
         self.http11 = options.http11
         """The setting of that name, for connections of this server."""
 
@@ -272,8 +272,8 @@ class Server(StoreCompletions):
                 exchange.discard()
                 self._release_exchange(exchange)
             return
-        if self.trace is not None and (exchange.head or isinstance(part, RequestHead)):
-            self.trace.part(exchange.id, part)
+        if self.observer is not None and (exchange.head or isinstance(part, RequestHead)):
+            self.observer.part_received(exchange.id, part)
         try:
             match part:
                 case RequestHead():
@@ -394,8 +394,8 @@ class Server(StoreCompletions):
         effect = exchange.next_effect()
         if effect is None:
             return self._nothing_to_send(exchange)
-        if self.trace is not None:
-            self.trace.effect(exchange.id, effect)
+        if self.observer is not None:
+            self.observer.part_sent(exchange.id, effect)
         if exchange.is_given_up and not exchange.is_done:
             self._lose_connection(exchange)
         elif isinstance(effect, SendEnd | Abort):
@@ -421,6 +421,8 @@ class Server(StoreCompletions):
         if not self._core.events:
             return Idle.NEED_DATA
         event = self._core.events.popleft()
+        if self.observer is not None:
+            self.observer.event_pulled(event)
         if self._core.paused and not self._core.is_full:
             for paused in self._core.paused:
                 paused.wake()

@@ -51,7 +51,7 @@ class ServerPipe:
         self._decoder = NdjsonDecoder(server.limits.request_bytes)
         self._server = server
         self._channel = server.open_channel(self)
-        self._trace = server.trace
+        self._observer = server.observer
         self._limits = server.limits
         self._lines: list[bytes] = []
         self._unsent = 0
@@ -105,8 +105,8 @@ class ServerPipe:
             data = b"".join(self._lines)
             self._lines.clear()
             self._unsent = 0
-            if self._trace is not None:
-                self._trace.pipe(">", data)
+            if self._observer is not None:
+                self._observer.lines_sent(data)
             return SendBytes(data)
         if self._deadline is not None and not self._has_work:
             self._end("the input has ended")
@@ -176,8 +176,8 @@ class ServerPipe:
                 if isinstance(next_line, Idle):
                     return
                 line = next_line
-                if self._trace is not None:
-                    self._trace.pipe("<", line)
+                if self._observer is not None:
+                    self._observer.lines_received(line)
                 self._channel.receive(line, now=self._server.now)
             except RemoteProtocolError as error:
                 self._channel.refuse(error, InvalidLine(line, error))

@@ -43,7 +43,7 @@ class Spy(Tracer):
         self.headers: dict[str, str] = {}
         self._seen: defaultdict[int, bytes] = defaultdict(bytes)
 
-    def client_effect(self, effect: ClientEffect) -> None:
+    def effect_pulled(self, effect: ClientEffect) -> None:
         if not isinstance(effect, OpenExchange):
             return
         headers = {name.decode(): value.decode() for name, value in effect.head.headers}
@@ -51,7 +51,7 @@ class Spy(Tracer):
         if b'"method":"tools/call"' in effect.body:
             self.call, self.headers = json.loads(effect.body), headers
 
-    def part(self, exchange: int, part: RequestPart | ResponsePart) -> None:
+    def part_received(self, exchange: int, part: RequestPart | ResponsePart) -> None:
         if isinstance(part, BodyData):
             seen = self._seen[exchange] = self._seen[exchange] + part.data
             self.cursor = _last(_CURSOR, seen, self.cursor.encode()).decode()

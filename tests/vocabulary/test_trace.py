@@ -93,16 +93,16 @@ def test_streams_are_shown_event_by_event() -> None:
     tracer = Tracer("c", lines.append)
     cursor = (b"last-event-id", b"abcdefgh-3")
     head = RequestHead(method=b"GET", target=b"/mcp", headers=(cursor,))
-    tracer.client_effect(OpenExchange(exchange=1, url="", head=head, body=b""))
-    tracer.part(1, ResponseHead(status=200, headers=STREAM))
+    tracer.effect_pulled(OpenExchange(exchange=1, url="", head=head, body=b""))
+    tracer.part_received(1, ResponseHead(status=200, headers=STREAM))
     block = encode_event(b"", id="abcdefgh-4", retry=5) + encode_event(b'{"x":1}', event="e")
-    tracer.part(1, BodyData(block[:10]))
-    tracer.part(1, BodyData(block[10:]))
-    tracer.part(1, BodyEnd())
-    tracer.part(1, BodyEnd())
-    tracer.part(1, ResponseHead(status=200, headers=STREAM))
-    tracer.part(1, ConnectionLost("cut"))
-    tracer.client_effect(AbortExchange(exchange=1))
+    tracer.part_received(1, BodyData(block[:10]))
+    tracer.part_received(1, BodyData(block[10:]))
+    tracer.part_received(1, BodyEnd())
+    tracer.part_received(1, BodyEnd())
+    tracer.part_received(1, ResponseHead(status=200, headers=STREAM))
+    tracer.part_received(1, ConnectionLost("cut"))
+    tracer.effect_pulled(AbortExchange(exchange=1))
     assert lines == [
         "c #1 > GET /mcp after event abcd...-3",
         "c #1 < 200 text/event-stream",
@@ -118,11 +118,11 @@ def test_streams_are_shown_event_by_event() -> None:
 def test_a_server_shows_what_it_sends() -> None:
     lines: list[str] = []
     tracer = Tracer("s", lines.append)
-    tracer.effect(1, SendHead(ResponseHead(status=200, headers=STREAM)))
-    tracer.effect(1, SendBody(encode_event(b"{}")))
-    tracer.effect(1, SendEnd())
-    tracer.effect(2, SendHead(ResponseHead(status=202)))
-    tracer.effect(2, Abort())
+    tracer.part_sent(1, SendHead(ResponseHead(status=200, headers=STREAM)))
+    tracer.part_sent(1, SendBody(encode_event(b"{}")))
+    tracer.part_sent(1, SendEnd())
+    tracer.part_sent(2, SendHead(ResponseHead(status=202)))
+    tracer.part_sent(2, Abort())
     assert lines == [
         "s #1 > 200 text/event-stream",
         "s #1 > event message, {}",
@@ -135,16 +135,16 @@ def test_a_server_shows_what_it_sends() -> None:
 def test_a_process_is_shown_line_by_line() -> None:
     lines: list[str] = []
     tracer = Tracer("c", lines.append)
-    tracer.client_effect(StartProcess(("python", "server.py")))
-    tracer.client_effect(WriteStdin(b'{"id":0}\n'))
-    tracer.process(StdoutData(b'{"id":0,\n"result":"' + b"x" * 200 + b'"}\n'))
-    tracer.process(StderrData(b"warning\r\n\xff"))
-    tracer.client_effect(CloseStdin())
-    tracer.process(StdoutClosed())
-    tracer.client_effect(TerminateProcess())
-    tracer.client_effect(KillProcess())
-    tracer.process(ProcessExited(-9))
-    tracer.process(ProcessStartFailed("no such file"))
+    tracer.effect_pulled(StartProcess(("python", "server.py")))
+    tracer.effect_pulled(WriteStdin(b'{"id":0}\n'))
+    tracer.process_part_received(StdoutData(b'{"id":0,\n"result":"' + b"x" * 200 + b'"}\n'))
+    tracer.process_part_received(StderrData(b"warning\r\n\xff"))
+    tracer.effect_pulled(CloseStdin())
+    tracer.process_part_received(StdoutClosed())
+    tracer.effect_pulled(TerminateProcess())
+    tracer.effect_pulled(KillProcess())
+    tracer.process_part_received(ProcessExited(-9))
+    tracer.process_part_received(ProcessStartFailed("no such file"))
     long = lines.pop(3)
     assert long.startswith('c < "result":"xxx')
     assert long.endswith("x... (212 bytes)")
@@ -199,11 +199,15 @@ def test_the_token_of_http_sse_is_not_shown() -> None:
     """Row B9 of the review: it is the only credential of that transport."""
     lines: list[str] = []
     tracer = Tracer("c", lines.append)
-    tracer.part(1, ResponseHead(status=200, headers=STREAM))
-    tracer.part(1, BodyData(encode_event(b"/messages?session_id=hunter2", event="endpoint")))
+    tracer.part_received(1, ResponseHead(status=200, headers=STREAM))
+    tracer.part_received(
+        1, BodyData(encode_event(b"/messages?session_id=hunter2", event="endpoint"))
+    )
     head = RequestHead(method=b"POST", target=b"/messages?session_id=hunter2", headers=())
-    tracer.client_effect(OpenExchange(exchange=2, url="", head=head, body=b""))
-    tracer.part(1, BodyData(encode_event(b"/m/5f0c9a7e5f0c9a7e5f0c9a7e", event="endpoint")))
+    tracer.effect_pulled(OpenExchange(exchange=2, url="", head=head, body=b""))
+    tracer.part_received(
+        1, BodyData(encode_event(b"/m/5f0c9a7e5f0c9a7e5f0c9a7e", event="endpoint"))
+    )
     assert lines == [
         "c #1 < 200 text/event-stream",
         "c #1 < event endpoint, /messages?...",
@@ -217,7 +221,7 @@ def test_event_ids_of_others_are_cut() -> None:
     lines: list[str] = []
     tracer = Tracer("c", lines.append)
     head = RequestHead(method=b"GET", target=b"/", headers=((b"last-event-id", b"abcdhunter2"),))
-    tracer.client_effect(OpenExchange(exchange=1, url="", head=head, body=b""))
+    tracer.effect_pulled(OpenExchange(exchange=1, url="", head=head, body=b""))
     assert lines == ["c #1 > GET / after event abcd..."]
 
 
@@ -225,11 +229,11 @@ def test_a_peer_cannot_forge_lines() -> None:
     """Row B10 of the review: nor can it move the cursor, or turn the text round."""
     lines: list[str] = []
     tracer = Tracer("c", lines.append)
-    tracer.process(StdoutData(b"a\x1b[1A\xc2\x9b\x7f\n"))
-    tracer.process(ProcessStartFailed("no\nc > forged"))
-    tracer.part(1, ResponseHead(status=200, headers=((b"content-type", b"a\x9bb"),)))
-    tracer.part(1, BodyData(b"x\nc > forged\r\xe2\x80\xae"))
-    tracer.part(1, ConnectionLost("y\nc > forged"))
+    tracer.process_part_received(StdoutData(b"a\x1b[1A\xc2\x9b\x7f\n"))
+    tracer.process_part_received(ProcessStartFailed("no\nc > forged"))
+    tracer.part_received(1, ResponseHead(status=200, headers=((b"content-type", b"a\x9bb"),)))
+    tracer.part_received(1, BodyData(b"x\nc > forged\r\xe2\x80\xae"))
+    tracer.part_received(1, ConnectionLost("y\nc > forged"))
     assert lines == [
         r"c < a\u001b[1A\u009b\u007f",
         r"c < not started: no\u000ac > forged",

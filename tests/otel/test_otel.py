@@ -1,0 +1,147 @@
+"""A call is one trace over client and server, and the metrics count what happened."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from opentelemetry import trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+import sansmcp
+import sansmcp_asyncio
+from sansmcp.revisions import HANDSHAKE_VERSIONS, REVISIONS
+from sansmcp_otel import ClientObserver, ServerObserver, trace_handlers
+
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+class Telemetry:
+    """Providers that keep in memory what is recorded."""
+
+    def __init__(self) -> None:
+        self._exporter = InMemorySpanExporter()
+        self.tracers = TracerProvider()
+        self.tracers.add_span_processor(SimpleSpanProcessor(self._exporter))
+        self._reader = InMemoryMetricReader()
+        self.meters = MeterProvider([self._reader])
+
+    def spans(self, kind: trace.SpanKind) -> dict[str, ReadableSpan]:
+        return {
+            span.name: span for span in self._exporter.get_finished_spans() if span.kind is kind
+        }
+
+    def metric(self, name: str) -> dict[Any, float]:
+        """The value of a metric by the value of its last attribute; the count of a histogram."""
+        found: dict[Any, float] = {}
+        data: Any = self._reader.get_metrics_data()
+        for resource in data.resource_metrics:
+            for scope in resource.scope_metrics:
+                for metric in scope.metrics:
+                    if metric.name == name:
+                        for point in metric.data.data_points:
+                            key = tuple(sorted((point.attributes or {}).values(), key=str))
+                            found[key] = getattr(point, "value", None) or getattr(point, "count", 0)
+        return found
+
+
+async def tool(call: Any) -> Any:
+    if call.params["name"] == "fails":
+        raise sansmcp.JsonRpcError(-32602, "no")
+    if call.params["name"] == "breaks":
+        raise ValueError("a secret")
+    return {"content": []}
+
+
+def plain_tool(call: Any) -> Any:
+    return asyncio.run(tool(call))
+
+
+@pytest.mark.parametrize("version", REVISIONS)
+@pytest.mark.parametrize("handler", [tool, plain_tool])
+def test_one_trace(version: str, handler: Callable[..., Any]) -> None:
+    telemetry = Telemetry()
+    app = sansmcp.App("traced")
+    current: list[int] = []
+
+    @app.handler("tools/list", inline=True)
+    def list_tools(call: Any) -> Any:
+        current.append(trace.get_current_span().get_span_context().span_id)
+        return {"tools": []}
+
+    trace_handlers(app, telemetry.tracers, telemetry.meters)
+    app.handler("tools/call")(handler)
+
+    async def main() -> None:
+        observer = ServerObserver(telemetry.meters)
+        http: Any = {"http": ("127.0.0.1", 0), "http_sse": "/sse"}
+        async with sansmcp_asyncio.serve(app, **http, observer=observer) as server:
+            url = server.url.replace("/mcp", "/sse") if version == "2024-11-05" else server.url
+            client_observer = ClientObserver(telemetry.tracers, telemetry.meters)
+            async with sansmcp_asyncio.connect(
+                url, versions=(version,), observer=client_observer
+            ) as client:
+                await client.call("tools/list")
+                await client.call_tool("works", meta={"com.example/a": 1})
+                for name in ("fails", "breaks"):
+                    with pytest.raises(sansmcp.JsonRpcError):
+                        await client.call_tool(name)
+                await client.call_tool("works", meta={"traceparent": PARENT})
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+    of_client = telemetry.spans(trace.SpanKind.CLIENT)
+    of_server = telemetry.spans(trace.SpanKind.SERVER)
+    names = {"tools/list", "tools/call works", "tools/call fails", "tools/call breaks"}
+    assert of_client.keys() == of_server.keys() == names
+    for name in names - {"tools/call works"}:
+        parent = of_server[name].parent
+        assert parent is not None
+        assert parent.span_id == of_client[name].get_span_context().span_id
+    assert current == [of_server["tools/list"].get_span_context().span_id]
+    overridden = of_server["tools/call works"].parent  # the application's own context stays
+    assert overridden is not None
+    assert f"{overridden.span_id:016x}" == PARENT.split("-")[2]
+    failed = of_server["tools/call fails"]
+    assert dict(failed.attributes or {})["error.type"] == "-32602"
+    assert dict(failed.attributes or {})["mcp.protocol.version"] == version
+    assert dict(of_client["tools/call breaks"].attributes or {})["error.type"] == "-32603"
+    counted = {
+        (version, "tools/list"): 1,
+        (version, "tools/call", "works"): 2,
+        ("-32602", version, "fails", "tools/call"): 1,
+    }
+    for side in ("client", "server"):
+        counts = telemetry.metric(f"mcp.{side}.operation.duration")
+        assert counted.items() <= counts.items()
+    assert sum(telemetry.metric("mcp.server.operation.duration").values()) == 5
+    assert telemetry.metric("sansmcp.server.io")[("receive",)] > 0
+    is_session = version in HANDSHAKE_VERSIONS
+    assert list(telemetry.metric("sansmcp.server.sessions").values()) == [0] * is_session
+
+
+def test_context_of_http_headers_and_refusals() -> None:
+    telemetry = Telemetry()
+    app = sansmcp.App("traced")
+    app.handler("tools/call")(tool)
+    trace_handlers(app, telemetry.tracers, telemetry.meters)
+
+    async def main() -> None:
+        observer = ServerObserver(telemetry.meters)
+        async with sansmcp_asyncio.serve(app, http=("127.0.0.1", 0), observer=observer) as server:
+            headers = {"traceparent": PARENT}
+            async with sansmcp_asyncio.connect(server.url, headers=headers) as client:
+                await client.call_tool("works")
+                with pytest.raises(sansmcp.JsonRpcError):
+                    await client.call("prompts/get", {"name": "x"})
+
+    asyncio.run(asyncio.wait_for(main(), 30))
+    (span,) = telemetry.spans(trace.SpanKind.SERVER).values()
+    assert span.parent is not None
+    assert f"{span.parent.trace_id:032x}" == PARENT.split("-")[1]
+    assert sum(telemetry.metric("sansmcp.server.refusals").values()) == 1
