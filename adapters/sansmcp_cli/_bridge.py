@@ -55,7 +55,7 @@ def add_to(commands: Commands) -> None:
         "--to",
         choices=(_STDIO, _HTTP, _HTTP_SSE),
         help="where clients connect; http-sse is both HTTP transports (default: stdio for a URL, "
-        "http for a command)",
+        "http for a command or with --unix)",
     )
     add_addresses(command)
     command.add_argument("--path", default="/mcp", help="of the endpoint (default: %(default)s)")
@@ -95,7 +95,10 @@ def _bridge(options: argparse.Namespace) -> int:
     with ExitStack() as stack:
         upstreams = _upstreams(options, stack)
         is_command = not isinstance(upstreams[0].target, str)
-        to = options.to or (_HTTP if is_command or len(upstreams) > 1 else _STDIO)
+        is_http = is_command or len(upstreams) > 1 or options.unix is not None
+        to = options.to or (_HTTP if is_http else _STDIO)
+        if to == _STDIO and options.unix is not None:
+            raise UsageError("--to stdio serves no HTTP; leave out --unix, or write --to http")
         first_input = _first_input() if to == _STDIO else b""
         if to == _STDIO and not first_input:
             return 0  # the client has left

@@ -51,8 +51,8 @@ class ServerConnection:
 
     Attributes:
         exchange: the exchange of the present request, or of the next one.
-        principal: the user of every request that the setting ``authenticate`` does not decide
-            about; empty if the driver does not know one. The driver sets it before the first byte.
+        principal: the user of all requests, set by the driver before the first byte; empty if it
+            does not know one. With ``authentication`` the result of that replaces it.
     """
 
     def __init__(self, server: Server, *, driver: Any = None, now: float) -> None:

@@ -67,12 +67,15 @@ def test_unix_sockets_on_both_sides() -> None:
         with started("serve", "--unix", far) as server:
             assert server.stdout is not None
             url = server.stdout.readline().strip()
-            with started("bridge", "--to", "http", "--unix", near, url) as bridge:
+            with started("bridge", "--unix", near, url) as bridge:
                 assert bridge.stdout is not None
                 here = bridge.stdout.readline().strip()
                 assert here == str(sansmcp.Url.of_socket(near, "/mcp"))
                 for revision in ("2025-11-25", "2026-07-28"):
                     assert echoed("call", "--revision", revision, here, *ECHO) == "hi"
+            done = run("bridge", "--to", "stdio", "--unix", near, url)
+            assert (done.status, done.out) == (1, "")
+            assert "leave out --unix, or write --to http" in done.err
 
 
 def test_several_servers_from_a_file(tmp_path: Path) -> None:
