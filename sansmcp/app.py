@@ -7,8 +7,9 @@ belong to frameworks on top.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Mapping
-from functools import partial
+from collections.abc import Callable, Collection, Mapping
+from contextlib import AbstractContextManager
+from functools import partial, wraps
 from inspect import iscoroutinefunction
 from types import NoneType
 from typing import Any, Literal, TypeAlias, TypeVar, cast
@@ -34,13 +35,11 @@ reported on the server only.
 TaskRule: TypeAlias = Literal["never", "optional", "required"] | float | None
 """When calls of a handler become tasks; see :meth:`App.handler`."""
 
-Middleware: TypeAlias = Callable[[Handler], Handler]
-"""Takes a handler, and returns the function that is called instead of it."""
-
 Scopes: TypeAlias = Collection[str] | Callable[[Request], Collection[str]]
 """The scopes that a request needs, or a function of the request that returns them."""
 
 _H = TypeVar("_H", bound=Handler)
+_A = TypeVar("_A", bound=Callable[[Any], AbstractContextManager[Any]])
 
 CORE_METHODS = frozenset(("initialize", "ping", "server/discover", "subscriptions/listen"))
 """The methods that the library handles; an application cannot register them."""
@@ -125,8 +124,10 @@ class App:
         factory=dict[str, HandlerOptions], init=False, repr=False
     )
     _fallback: Handler | None = attrs.field(default=None, init=False, repr=False)
-    _middleware: list[Middleware] = attrs.field(factory=list[Middleware], init=False, repr=False)
-    """The middleware, the innermost first."""
+    _around: list[Callable[[Any], AbstractContextManager[Any]]] = attrs.field(
+        factory=list[Callable[[Any], "AbstractContextManager[Any]"]], init=False, repr=False
+    )
+    """What makes the contexts of all handlers, the innermost first."""
     _fallback_options: HandlerOptions = attrs.field(factory=HandlerOptions, init=False, repr=False)
 
     def __attrs_post_init__(self) -> None:
@@ -206,7 +207,7 @@ class App:
                 raise LocalProtocolError(
                     f"The handler of {method!r} must be callable, got {handler!r}"
                 )
-            self.handlers[method] = self._wrapped(handler, self._middleware)
+            self.handlers[method] = self._with_contexts(handler)
             self.options[method] = HandlerOptions(
                 inline=inline or is_async(handler),
                 stream_after=stream_after,
@@ -234,45 +235,37 @@ class App:
         if self._fallback is not None:
             raise LocalProtocolError("The app already has a fallback")
         needed = scopes if callable(scopes) else checked_scopes(scopes)
-        self._fallback = self._wrapped(handler, self._middleware)
+        self._fallback = self._with_contexts(handler)
         self._fallback_options = HandlerOptions(inline=inline or is_async(handler), scopes=needed)
         return handler
 
-    def middleware(self, wrap: Middleware) -> Middleware:
-        """Decorate a function that wraps every handler, also those that are registered later.
+    def around(self, enter: _A) -> _A:
+        """Decorate a function that makes a context manager, in which every handler runs.
 
-        For what all handlers need, such as traces and logs. The middleware that was registered last
-        is the outermost.
+        For what all handlers need, such as traces and logs; also for handlers that are registered
+        later. The context that was registered last is the outermost.
 
         Args:
-            wrap: takes a handler, and returns the function that is called instead of it, with the
-                same argument: an async function for an async handler, a plain one for a plain one.
+            enter: takes the call object of the handler, and returns a context manager, such as a
+                function decorated with ``contextlib.contextmanager``. It is entered where the
+                handler runs: in its task or thread. What it raises ends the call as if the handler
+                had raised it.
 
         Raises:
-            LocalProtocolError: ``wrap`` is not callable, or returned no function of the same kind.
+            LocalProtocolError: ``enter`` is not callable.
         """
-        if not callable(wrap):
-            raise LocalProtocolError(f"middleware must be callable, got {wrap!r}")
-        wrapped = {
-            method: self._wrapped(handler, [wrap]) for method, handler in self.handlers.items()
-        }
+        if not callable(enter):
+            raise LocalProtocolError(f"around() needs a function, got {enter!r}")
+        for method, handler in self.handlers.items():
+            self.handlers[method] = _within(enter, handler)
         if self._fallback is not None:
-            self._fallback = self._wrapped(self._fallback, [wrap])
-        self.handlers.update(wrapped)
-        self._middleware.append(wrap)
-        return wrap
+            self._fallback = _within(enter, self._fallback)
+        self._around.append(enter)
+        return enter
 
-    def _wrapped(self, handler: Handler, middleware: Iterable[Middleware]) -> Handler:
-        """Return a handler with middleware around it, the innermost first."""
-        for wrap in middleware:
-            wrapped = wrap(handler)
-            if not callable(wrapped) or is_async(wrapped) != is_async(handler):
-                kind = "an async" if is_async(handler) else "a plain"
-                raise LocalProtocolError(
-                    f"The middleware {wrap!r} must return {kind} function for {handler!r}, got "
-                    f"{wrapped!r}"
-                )
-            handler = wrapped
+    def _with_contexts(self, handler: Handler) -> Handler:
+        for enter in self._around:
+            handler = _within(enter, handler)
         return handler
 
     def handler_of(self, method: str) -> Handler | None:
@@ -346,6 +339,25 @@ def is_async(handler: Handler) -> bool:
     while isinstance(handler, partial):
         handler = handler.func
     return iscoroutinefunction(handler) or iscoroutinefunction(type(handler).__call__)
+
+
+def _within(enter: Callable[[Any], AbstractContextManager[Any]], handler: Handler) -> Handler:
+    """Return a handler that runs within a context; async if the handler is."""
+    if is_async(handler):
+
+        @wraps(handler)
+        async def call_async(call: Any) -> Any:
+            with enter(call):
+                return await handler(call)
+
+        return call_async
+
+    @wraps(handler)
+    def call_plain(call: Any) -> Any:
+        with enter(call):
+            return handler(call)
+
+    return call_plain
 
 
 def _check_spelling(method: str) -> None:

@@ -63,6 +63,12 @@ def library_of(url: object, http: object, kind: Literal["Client", "AsyncClient"]
         raise sansmcp.LocalProtocolError(
             f"url must be a str, got {url!r}; httpx starts no processes"
         )
+    if "://" in url and sansmcp.Url.parse(url).socket_path is not None:
+        raise sansmcp.LocalProtocolError(
+            "httpx takes the path of a Unix socket in its transport: give the HTTP client "
+            "transport=HTTPTransport(uds=PATH), or AsyncHTTPTransport, and use the URL "
+            f"http://localhost{sansmcp.Url.parse(url).target}"
+        )
     for name in _LIBRARIES:
         library = sys.modules.get(name)
         if library is not None and isinstance(http, getattr(library, kind)):

@@ -1,6 +1,6 @@
 """Log records of handlers, and the calls that they belong to.
 
-A middleware of the App keeps the current call in a context variable. Tasks and threads that a
+A context around all handlers keeps the current call in a context variable. Tasks and threads that a
 handler starts inherit it, with ``asyncio.to_thread()`` too.
 """
 
@@ -8,16 +8,15 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Generator
+from contextlib import contextmanager
 from contextvars import ContextVar
-from functools import wraps
 from typing import Any
 
 import attrs
 
 import sansmcp
-from sansmcp.app import Handler, is_async
-from sansmcp_loop import Loop, current_loop
+from sansmcp_loop import Call, Loop, current_loop
 
 _NUMBERS = {
     "debug": logging.DEBUG,
@@ -90,7 +89,7 @@ def send_logs(
         The handler that was added to the logger. Remove it there to end this.
     """
     handler = _ClientHandler(level)
-    app.middleware(handler.middleware)
+    app.around(handler.current)
     if "logging/setLevel" not in app.handlers:
         app.handler("logging/setLevel", inline=True)(handler.set_level)
     target = logging.getLogger(logger) if isinstance(logger, str) else logger
@@ -117,26 +116,15 @@ class _ClientHandler(logging.Handler):
             self._levels.popitem(last=False)
         return {}
 
-    def middleware(self, handler: Handler) -> Handler:
-        """Return a handler that keeps its call as the current one."""
-        if is_async(handler):
-
-            @wraps(handler)
-            async def call_async(call: Any) -> Any:
-                _current.set(_Current(call, current_loop()))
-                return await handler(call)
-
-            return call_async
-
-        @wraps(handler)
-        def call_plain(call: Any) -> Any:
-            token = _current.set(_Current(call, None))
-            try:
-                return handler(call)
-            finally:
-                _current.reset(token)
-
-        return call_plain
+    @contextmanager
+    def current(self, call: Any) -> Generator[None, None, None]:
+        """Keep a call as the current one."""
+        loop = current_loop() if isinstance(call, Call) else None
+        token = _current.set(_Current(call, loop))
+        try:
+            yield
+        finally:
+            _current.reset(token)
 
     def emit(self, record: logging.LogRecord) -> None:
         """Send a record."""

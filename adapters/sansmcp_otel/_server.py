@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Mapping
+from collections.abc import Generator
 from contextlib import contextmanager
-from functools import wraps
 from time import perf_counter
 from typing import Any
 
@@ -12,7 +11,7 @@ from opentelemetry import metrics, propagate, trace
 from opentelemetry.trace import SpanKind, StatusCode
 
 import sansmcp
-from sansmcp.app import Handler, is_async
+from sansmcp.codecs import json
 from sansmcp.effects import ExchangeEffect, SendBody
 from sansmcp.events import (
     CallCancelled,
@@ -72,30 +71,12 @@ def trace_handlers(
             span.end()
             duration.record(perf_counter() - began, metric_attributes(attributes, kind))
 
-    def middleware(handler: Handler) -> Handler:
-        if is_async(handler):
-
-            @wraps(handler)
-            async def call_async(call: Any) -> Any:
-                with traced(call):
-                    return await handler(call)
-
-            return call_async
-
-        @wraps(handler)
-        def call_plain(call: Any) -> Any:
-            with traced(call):
-                return handler(call)
-
-        return call_plain
-
-    app.middleware(middleware)
+    app.around(traced)
 
 
 def _parent_of(call: sansmcp.BaseCall[Any, Any]) -> Any:
     """Return the context of the client's span."""
-    meta = call.params.get("_meta")
-    carrier: Mapping[str, Any] = meta if isinstance(meta, dict) else {}
+    carrier = json.as_object(call.params.get("_meta")) or {}
     fields = propagate.get_global_textmap().fields
     found = {name: carrier[name] for name in fields if isinstance(carrier.get(name), str)}
     return propagate.extract(found or dict(call.headers))

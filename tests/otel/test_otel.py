@@ -46,9 +46,20 @@ class Telemetry:
                 for metric in scope.metrics:
                     if metric.name == name:
                         for point in metric.data.data_points:
-                            key = tuple(sorted((point.attributes or {}).values(), key=str))
-                            found[key] = getattr(point, "value", None) or getattr(point, "count", 0)
+                            values: list[str] = [*(point.attributes or {}).values()]
+                            found[tuple(sorted(values))] = _value_of(point)
         return found
+
+
+def _value_of(point: Any) -> float:
+    value: float = point.count if hasattr(point, "count") else point.value
+    return value
+
+
+def _span_id(span: ReadableSpan) -> int:
+    context = span.get_span_context()
+    assert context is not None
+    return context.span_id
 
 
 async def tool(call: Any) -> Any:
@@ -102,8 +113,8 @@ def test_one_trace(version: str, handler: Callable[..., Any]) -> None:
     for name in names - {"tools/call works"}:
         parent = of_server[name].parent
         assert parent is not None
-        assert parent.span_id == of_client[name].get_span_context().span_id
-    assert current == [of_server["tools/list"].get_span_context().span_id]
+        assert parent.span_id == _span_id(of_client[name])
+    assert current == [_span_id(of_server["tools/list"])]
     overridden = of_server["tools/call works"].parent  # the application's own context stays
     assert overridden is not None
     assert f"{overridden.span_id:016x}" == PARENT.split("-")[2]

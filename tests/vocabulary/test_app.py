@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, cast
 
@@ -123,22 +125,13 @@ def test_which_handlers_run_in_the_event_loop() -> None:
 
 
 def _mark(text: str) -> Any:
-    def wrap(handler: Any) -> Any:
-        if is_async(handler):
+    @contextmanager
+    def enter(call: list[str]) -> Generator[None, None, None]:
+        call.append(text)
+        yield
+        call.append(f"after {text}")
 
-            async def call_async(call: list[str]) -> Any:
-                call.append(text)
-                return await handler(call)
-
-            return call_async
-
-        def call(call: list[str]) -> Any:
-            call.append(text)
-            return handler(call)
-
-        return call
-
-    return wrap
+    return enter
 
 
 def _say(text: str) -> Any:
@@ -148,39 +141,38 @@ def _say(text: str) -> Any:
     return handler
 
 
-def test_middleware_wraps_every_handler() -> None:
+def test_every_handler_runs_within_the_contexts() -> None:
     app = App("a")
     app.handler("1")(_say("1"))
-    app.middleware(_mark("inner"))
+    app.around(_mark("inner"))
     app.fallback(_say("fallback"))
-    assert app.middleware(outer := _mark("outer")) is outer
+    outer = _mark("outer")
+    assert app.around(outer) is outer
     app.handler("2")(_say("2"))
-    app.handler("3")(_async)
     for method, last in (("1", "1"), ("2", "2"), ("4", "fallback")):
         said: list[str] = []
         handler = app.handler_of(method)
         assert handler is not None
         handler(said)
-        assert said == ["outer", "inner", last]
-    assert is_async(app.handlers["3"])
-    assert app.options_of("3").inline
+        assert said == ["outer", "inner", last, "after inner", "after outer"]
 
 
-def _instead(other: Any, handler: Any) -> Any:
-    return other
-
-
-def test_middleware_returns_a_function_of_the_same_kind() -> None:
+def test_async_handlers_run_within_the_contexts() -> None:
     app = App("a")
-    with pytest.raises(LocalProtocolError, match="must be callable, got 1"):
-        app.middleware(cast(Any, 1))
-    app.handler("1")(print)
-    for wrong in (_async, cast(Any, None)):
-        with pytest.raises(LocalProtocolError, match="must return a plain function for <built-in"):
-            app.middleware(partial(_instead, wrong))
-    assert app.handler_of("1") is print
-    app.fallback(print)
-    app.middleware(partial(_instead, print))
-    with pytest.raises(LocalProtocolError, match="must return an async function"):
-        app.handler("2")(_async)
-    assert app.handler_of("2") is print
+    app.around(_mark("a"))
+    app.handler("1")(_async)
+    app.handler("2")(_AsyncObject())
+    for method in "12":
+        said: list[str] = []
+        handler = app.handler_of(method)
+        assert handler is not None
+        assert is_async(handler)
+        assert app.options_of(method).inline
+        with pytest.raises(StopIteration):
+            handler(said).send(None)
+        assert said == ["a", "after a"]
+
+
+def test_what_makes_no_context_is_refused() -> None:
+    with pytest.raises(LocalProtocolError, match="around\\(\\) needs a function, got 1"):
+        App("a").around(cast(Any, 1))
