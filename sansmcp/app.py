@@ -78,8 +78,10 @@ _CAPABILITIES: Mapping[str, str] = {
 class HandlerOptions:
     """The options of a handler; see :meth:`App.handler`."""
 
-    inline: bool = False
-    """Run the handler in the event loop instead of a thread; True for every async function."""
+    inline: bool | Callable[[Request], bool] = False
+    """Run the handler in the event loop instead of a thread, or a function that returns this for a
+    request; True for every async function.
+    """
     stream_after: float | None = None
     """Seconds before a call of this handler gets an event stream; None: the server's setting."""
     task: TaskRule | Callable[[Any], TaskRule] = None
@@ -133,7 +135,7 @@ class App:
         self,
         method: str,
         *,
-        inline: bool = False,
+        inline: bool | Callable[[Request], bool] = False,
         stream_after: float | None = None,
         task: TaskRule | Callable[[Any], TaskRule] = None,
         restartable: bool = False,
@@ -145,7 +147,9 @@ class App:
             method: a method of MCP, or one of your own, such as ``"com.example/reindex"``.
             inline: run a plain function in the event loop, which is faster than in a thread. It
                 must not block: while it runs, the server does nothing else. It has no effect on
-                async functions, nor without an event loop.
+                async functions, nor without an event loop. Or a function that returns this for a
+                request, since one handler serves all tools: what runs in the event loop may also
+                return an awaitable.
             stream_after: seconds after which a call without a response gets an event stream; None
                 is the server's setting, see :class:`sansmcp.ServerOptions`.
             task: when a ``tools/call`` becomes a task, for clients that can follow one (2026-07-28
@@ -203,7 +207,7 @@ class App:
                 )
             self.handlers[method] = handler
             self.options[method] = HandlerOptions(
-                inline=inline or is_async(handler),
+                inline=is_async(handler) or inline,
                 stream_after=stream_after,
                 task=task,
                 restartable=restartable,
@@ -249,6 +253,11 @@ class App:
         if not scopes or self.handler_of(request.method) is None:
             return ()
         return checked_scopes(scopes(request)) if callable(scopes) else scopes
+
+    def is_inline(self, request: Request) -> bool:
+        """True if a request is for the event loop. Raises what the application's function does."""
+        inline = self.options_of(request.method).inline
+        return inline(request) if callable(inline) else inline
 
     @property
     def server_info(self) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from sansmcp import App, LocalProtocolError
+from sansmcp import App, LocalProtocolError, Request
 
 requirement = pytest.mark.requirement
 
@@ -119,3 +119,11 @@ def test_which_handlers_run_in_the_event_loop() -> None:
     app.fallback(_async)
     inline = [app.options_of(method).inline for method in "123456"]
     assert inline == [False, True, True, True, True, True]
+
+
+def test_requests_choose_where_they_run() -> None:
+    app = App("test")
+    app.handler("tools/call", inline=lambda request: request.id == 1)(print)
+    app.handler("tools/list", inline=True)(print)
+    requests = [Request(1, "tools/call"), Request(2, "tools/call"), Request(3, "tools/list")]
+    assert [app.is_inline(request) for request in requests] == [True, False, True]
