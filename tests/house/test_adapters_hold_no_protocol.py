@@ -9,8 +9,16 @@ import pytest
 
 from .sources import Module, adapters, core
 
-NO_ADAPTERS = {"sansmcp_bridge", "sansmcp_check", "sansmcp_cli", "sansmcp_local", "sansmcp_loop"}
-"""A bridge and a command are applications: they may name methods and headers. Checks of adapters
+NO_ADAPTERS = {
+    "sansmcp_bridge",
+    "sansmcp_check",
+    "sansmcp_cli",
+    "sansmcp_local",
+    "sansmcp_loop",
+    "sansmcp_tools",
+}
+"""A bridge and a command are applications: they may name methods and headers. Tools made from
+functions are the handlers of an application. Checks of adapters
 are the other side of the protocol. What adapters share of the local machine and of event loops is
 no adapter: it never sees the protocol.
 """
