@@ -1,8 +1,8 @@
 """The application of a server: its name, its capabilities, and the handler of each method.
 
 An :class:`App` maps JSON-RPC methods to handlers and holds what ``initialize`` returns. It does not
-depend on transports. The core never calls a handler; adapters do. Tools, schemas and decorators
-belong to frameworks on top.
+depend on transports. The core never calls a handler; adapters do. ``sansmcp_tools`` makes handlers
+of decorated functions, with schemas from their signatures.
 """
 
 from __future__ import annotations

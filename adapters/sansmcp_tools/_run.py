@@ -49,7 +49,7 @@ def run(
         SystemExit: the command line is not understood.
     """
     if "http" not in settings and "stdio" not in settings:
-        settings.update(_chosen(arguments))
+        settings.update(chosen_settings(arguments))
     with suppress(KeyboardInterrupt):
         asyncio.run(_serve(served, settings))
 
@@ -70,7 +70,7 @@ async def _serve(served: Tools | App, settings: Any) -> None:
         await serving.stopped.wait()
 
 
-def _chosen(arguments: Sequence[str] | None) -> ServeSettings:
+def chosen_settings(arguments: Sequence[str] | None) -> ServeSettings:
     """Return the settings that the command line and the environment choose."""
     parser = argparse.ArgumentParser(description="Serve MCP.")
     parser.add_argument("--stdio", action="store_true", help="serve standard input and output")

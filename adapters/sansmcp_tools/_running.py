@@ -67,5 +67,10 @@ def _questions_in(error: BaseException) -> Questions | None:
     """Return the questions for which a function was left, maybe from within a group of tasks."""
     if isinstance(error, NeedsInput):
         return error.questions
-    parts = cast("tuple[BaseException, ...]", getattr(error, "exceptions", ()))
-    return next((found for found in map(_questions_in, parts) if found is not None), None)
+    # Before Python 3.11 groups are those of a backport. Other exceptions may have an attribute of
+    # this name, too.
+    parts = getattr(error, "exceptions", None)
+    if not isinstance(parts, tuple):
+        return None
+    inner = map(_questions_in, cast("tuple[BaseException, ...]", parts))
+    return next((found for found in inner if found is not None), None)

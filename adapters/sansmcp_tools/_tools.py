@@ -559,9 +559,9 @@ def _entry_of(entries: Mapping[str, _E], key: Any) -> _E | None:
 
 
 def _object(call: Call, name: str) -> dict[str, Any]:
-    """Return a parameter that is an object, or absent. Raises JsonRpcError."""
-    value = call.params.get(name, {})
-    found = as_object(value)
+    """Return a parameter that is an object, null or absent. Raises JsonRpcError."""
+    value = call.params.get(name)
+    found = {} if value is None else as_object(value)
     if found is None:
         raise JsonRpcError(INVALID_PARAMS, f"{name} must be an object, got {elide(value)}")
     return found

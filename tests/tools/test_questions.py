@@ -275,6 +275,46 @@ def test_questions_in_tasks_of_their_own(mcp_client: Connect, tools: Tools, revi
     assert sorted(cleaned) == sorted(["One?", "Two?"] * RUNS[revision])
 
 
+def test_questions_of_several_tasks_are_asked_at_once(mcp_client: Connect, tools: Tools) -> None:
+    runs: list[int] = []
+
+    @tools.tool
+    async def ask_both(context: Context) -> list[str]:
+        runs.append(1)
+        questions = (context.elicit(int, f"{number}?") for number in range(3))
+        answers = await asyncio.gather(*questions)
+        return list(map(repr, answers))
+
+    asked: list[str] = []
+
+    def answer(request: sansmcp.ServerRequest) -> Any:
+        asked.append(request.params["message"])
+        return {"action": "accept", "content": {"value": int(asked[-1][0])}}
+
+    client = connect(mcp_client, tools, answers={"elicitation/create": answer})
+    result = client.call_tool("ask_both")["structuredContent"]["result"]
+    assert result == [f"Accepted(value={number})" for number in range(3)]
+    assert sorted(asked) == ["0?", "1?", "2?"]
+    assert len(runs) == 2
+
+
+def test_a_function_in_a_task_is_called_again_too(mcp_client: Connect, tools: Tools) -> None:
+    runs: list[str] = []
+
+    @tools.tool(task=0)
+    async def ask(context: Context) -> str:
+        runs.append("begun")
+        answer = await context.elicit(int, "How many?")
+        runs.append("answered")
+        return repr(answer)
+
+    client = connect(mcp_client, tools, answers={"elicitation/create": accept(value=4)})
+    task = client.start_task("ask")
+    assert task.id is not None
+    assert text_of(task.result()) == "Accepted(value=4)"
+    assert runs == ["begun", "begun", "answered"]
+
+
 @in_revisions
 def test_prompts_and_resources_ask_too(mcp_client: Connect, tools: Tools, revision: str) -> None:
     @tools.prompt

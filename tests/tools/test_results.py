@@ -315,8 +315,10 @@ def test_an_unknown_tool_is_an_error_of_the_protocol(
 
 def test_arguments_are_an_object(mcp_client: Connect, tools: Tools) -> None:
     tools.tool(name="give")(lambda: 1)
+    client = connect(mcp_client, tools)
+    assert text_of(client.call("tools/call", {"name": "give", "arguments": None})) == "1"
     with pytest.raises(sansmcp.JsonRpcError, match="arguments must be an object, got") as raised:
-        connect(mcp_client, tools).call("tools/call", {"name": "give", "arguments": [1]})
+        client.call("tools/call", {"name": "give", "arguments": [1]})
     assert raised.value.code == -32602
 
 

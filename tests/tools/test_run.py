@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ import sansmcp_tools
 import sansmcp_trio
 from sansmcp import App
 from sansmcp.events import ServerNotified
-from sansmcp_tools import _run
+from sansmcp_tools._run import HTTP_VARIABLE, chosen_settings
 
 from ..ports import free_port
 from .conftest import accept, in_revisions, text_of
@@ -106,7 +107,7 @@ def test_a_terminal_gets_http(script: list[str]) -> None:
     """Without arguments, and with the address of the environment."""
     port = free_port()
     own, other = pty.openpty()
-    environment = {**os.environ, _run.HTTP_VARIABLE: f"127.0.0.1:{port}"}
+    environment = {**os.environ, HTTP_VARIABLE: f"127.0.0.1:{port}"}
     process = started(script, stdin=other, env=environment)
     with sansmcp_blocking.connect(f"http://127.0.0.1:{port}/mcp") as client:
         assert text_of(client.call_tool("add", {"a": 1, "b": 2})) == "3"
@@ -169,20 +170,20 @@ def test_what_is_chosen(
     has_input: bool,
     chosen: dict[str, Any],
 ) -> None:
-    monkeypatch.setenv(_run.HTTP_VARIABLE, environment)
+    monkeypatch.setenv(HTTP_VARIABLE, environment)
     own, other = os.pipe()
     with open(own if has_input else os.devnull) as stdin:
         monkeypatch.setattr("sys.stdin", stdin)
-        assert _run._chosen(arguments) == chosen  # noqa: SLF001  # pyright: ignore
+        assert chosen_settings(arguments) == chosen
     os.close(other)
     if not has_input:
         os.close(own)
 
 
 def test_without_standard_input_there_is_http(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(_run.HTTP_VARIABLE, raising=False)
+    monkeypatch.delenv(HTTP_VARIABLE, raising=False)
     monkeypatch.setattr("sys.stdin", None)
-    assert _run._chosen([]) == DEFAULT  # noqa: SLF001  # pyright: ignore
+    assert chosen_settings([]) == DEFAULT
 
 
 @pytest.mark.parametrize("address", ["8000", "host:", "host:x", "host:65536"])
@@ -221,11 +222,8 @@ async def test_the_app_is_one_for_every_adapter() -> None:
         return repr(context.elicit(int))
 
     async with trio.open_nursery() as nursery:
-        serving: sansmcp_trio.RunningServer = await nursery.start(
-            lambda task_status: sansmcp_trio.serve(
-                tools.app, http=("127.0.0.1", 0), task_status=task_status
-            )
-        )
+        start = partial(sansmcp_trio.serve, tools.app, http=("127.0.0.1", 0))
+        serving: sansmcp_trio.RunningServer = await nursery.start(start)
         async with sansmcp_trio.connect(serving.url, **ELICITATION) as client:
             assert text_of(await client.call_tool("wait")) == "waited"
             assert text_of(await client.call_tool("block")) == "Accepted(value=7)"
