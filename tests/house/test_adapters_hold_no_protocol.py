@@ -18,9 +18,9 @@ NO_ADAPTERS = {
     "sansmcp_tools",
 }
 """A bridge and a command are applications: they may name methods and headers. Tools made from
-functions are the handlers of an application. Checks of adapters
-are the other side of the protocol. What adapters share of the local machine and of event loops is
-no adapter: it never sees the protocol.
+functions are the handlers of an application. Checks of adapters are the other side of the protocol.
+What adapters share of the local machine and of event loops is no adapter: it never sees the
+protocol.
 """
 
 COMMON = {"127.0.0.1", "http", "https", "latin-1", "localhost", "replace", "sansmcp", "utf-8"}
