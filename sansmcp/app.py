@@ -1,13 +1,13 @@
 """The application of a server: its name, its capabilities, and the handler of each method.
 
 An :class:`App` maps JSON-RPC methods to handlers and holds what ``initialize`` returns. It does not
-depend on transports. The core never calls a handler; adapters do. Tools, schemas and decorators
-belong to frameworks on top.
+depend on transports. The core never calls a handler; adapters do. ``sansmcp_tools`` makes handlers
+of decorated functions, with schemas from their signatures.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from functools import partial, wraps
 from inspect import iscoroutinefunction
@@ -80,8 +80,10 @@ _CAPABILITIES: Mapping[str, str] = {
 class HandlerOptions:
     """The options of a handler; see :meth:`App.handler`."""
 
-    inline: bool = False
-    """Run the handler in the event loop instead of a thread; True for every async function."""
+    inline: bool | Callable[[Request], bool] = False
+    """Run the handler in the event loop instead of a thread, or a function that returns this for a
+    request; True for every async function.
+    """
     stream_after: float | None = None
     """Seconds before a call of this handler gets an event stream; None: the server's setting."""
     task: TaskRule | Callable[[Any], TaskRule] = None
@@ -139,7 +141,7 @@ class App:
         self,
         method: str,
         *,
-        inline: bool = False,
+        inline: bool | Callable[[Request], bool] = False,
         stream_after: float | None = None,
         task: TaskRule | Callable[[Any], TaskRule] = None,
         restartable: bool = False,
@@ -151,7 +153,9 @@ class App:
             method: a method of MCP, or one of your own, such as ``"com.example/reindex"``.
             inline: run a plain function in the event loop, which is faster than in a thread. It
                 must not block: while it runs, the server does nothing else. It has no effect on
-                async functions, nor without an event loop.
+                async functions, nor without an event loop. Or a function that returns this for a
+                request, since one handler serves all tools: what runs in the event loop may also
+                return an awaitable.
             stream_after: seconds after which a call without a response gets an event stream; None
                 is the server's setting, see :class:`sansmcp.ServerOptions`.
             task: when a ``tools/call`` becomes a task, for clients that can follow one (2026-07-28
@@ -207,14 +211,17 @@ class App:
                 raise LocalProtocolError(
                     f"The handler of {method!r} must be callable, got {handler!r}"
                 )
-            self.handlers[method] = self._with_contexts(handler)
+            handler_within: Handler = handler
             self.options[method] = HandlerOptions(
-                inline=inline or is_async(handler),
+                inline=is_async(handler) or inline,
                 stream_after=stream_after,
                 task=task,
                 restartable=restartable,
                 scopes=needed,
             )
+            for enter in self._around:
+                handler_within = _within(enter, handler_within, is_mixed=callable(inline))
+            self.handlers[method] = handler_within
             return handler
 
         return register
@@ -235,7 +242,9 @@ class App:
         if self._fallback is not None:
             raise LocalProtocolError("The app already has a fallback")
         needed = scopes if callable(scopes) else checked_scopes(scopes)
-        self._fallback = self._with_contexts(handler)
+        self._fallback = handler
+        for enter in self._around:
+            self._fallback = _within(enter, self._fallback)
         self._fallback_options = HandlerOptions(inline=inline or is_async(handler), scopes=needed)
         return handler
 
@@ -257,16 +266,12 @@ class App:
         if not callable(enter):
             raise LocalProtocolError(f"around() needs a function, got {enter!r}")
         for method, handler in self.handlers.items():
-            self.handlers[method] = _within(enter, handler)
+            is_mixed = callable(self.options[method].inline)
+            self.handlers[method] = _within(enter, handler, is_mixed=is_mixed)
         if self._fallback is not None:
             self._fallback = _within(enter, self._fallback)
         self._around.append(enter)
         return enter
-
-    def _with_contexts(self, handler: Handler) -> Handler:
-        for enter in self._around:
-            handler = _within(enter, handler)
-        return handler
 
     def handler_of(self, method: str) -> Handler | None:
         """Return the handler of a method, or the fallback; None if there is none."""
@@ -284,6 +289,11 @@ class App:
         if not scopes or self.handler_of(request.method) is None:
             return ()
         return checked_scopes(scopes(request)) if callable(scopes) else scopes
+
+    def is_inline(self, request: Request) -> bool:
+        """True if a request is for the event loop. Raises what the application's function does."""
+        inline = self.options_of(request.method).inline
+        return inline(request) if callable(inline) else inline
 
     @property
     def server_info(self) -> dict[str, Any]:
@@ -341,23 +351,28 @@ def is_async(handler: Handler) -> bool:
     return iscoroutinefunction(handler) or iscoroutinefunction(type(handler).__call__)
 
 
-def _within(enter: Callable[[Any], AbstractContextManager[Any]], handler: Handler) -> Handler:
-    """Return a handler that runs within a context; async if the handler is."""
-    if is_async(handler):
+def _within(
+    enter: Callable[[Any], AbstractContextManager[Any]], handler: Handler, *, is_mixed: bool = False
+) -> Handler:
+    """Return a handler that runs within a context; async if the handler is.
 
-        @wraps(handler)
-        async def call_async(call: Any) -> Any:
-            with enter(call):
-                return await handler(call)
+    ``is_mixed``: in an event loop, the handler returns an awaitable for some calls.
+    """
 
-        return call_async
+    @wraps(handler)
+    async def call_async(call: Any) -> Any:
+        with enter(call):
+            result = handler(call)
+            return await result if isinstance(result, Awaitable) else result
 
     @wraps(handler)
     def call_plain(call: Any) -> Any:
+        if is_mixed and not call.is_blocking:
+            return call_async(call)
         with enter(call):
             return handler(call)
 
-    return call_plain
+    return call_async if is_async(handler) else call_plain
 
 
 def _check_spelling(method: str) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Mapping
-from typing import Any, Generic
+from typing import Any, ClassVar, Generic
 
 from .base_client import Done, Result
 from .errors import LocalProtocolError
@@ -77,6 +77,9 @@ class BaseCall(abc.ABC, Generic[Result, Done]):
     A handler returns the result or InputRequired, or raises JsonRpcError. If the client cancels the
     call, the adapter cancels the handler.
     """
+
+    is_blocking: ClassVar[bool] = False
+    """True if the methods block, because the handler runs in a thread."""
 
     def __init__(self, call: ServerCall) -> None:
         self._call = call

@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 
 import sansmcp
-from sansmcp_loop import Call, Loop, current_loop
+from sansmcp_loop import Loop, current_loop
 
 _NUMBERS = {
     "debug": logging.DEBUG,
@@ -119,7 +119,7 @@ class _ClientHandler(logging.Handler):
     @contextmanager
     def current(self, call: Any) -> Generator[None, None, None]:
         """Keep a call as the current one."""
-        loop = current_loop() if isinstance(call, Call) else None
+        loop = None if call.is_blocking else current_loop()
         token = _current.set(_Current(call, loop))
         try:
             yield

@@ -25,6 +25,8 @@ class Call(sansmcp.BaseCall[Any, None]):
         cancelled: a ``threading.Event``, set when the call is cancelled.
     """
 
+    is_blocking = True
+
     def __init__(self, call: sansmcp.ServerCall) -> None:
         super().__init__(call)
         self.cancelled = threading.Event()

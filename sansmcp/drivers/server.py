@@ -338,7 +338,7 @@ class ServerDriver(MachineDriver):
         app = self.core.app
         handler = app.handler_of(call.request.method)
         assert handler is not None, "the machine refuses what has no handler"
-        if app.options_of(call.request.method).inline:
+        if app.is_inline(call.request):
             self._call_handler(call, handler)
         else:
             self.start_plain(call, handler)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+import sansmcp_blocking
 from sansmcp import encode_event
 
 from ..ports import free_port
@@ -72,6 +73,43 @@ def test_server_and_client() -> None:
         f"{url}\n",
         f"sansmcp: serving MCP at {url}\n",
     )
+
+
+def test_tools() -> None:
+    port = free_port()
+    url = f"http://127.0.0.1:{port}/mcp"
+    with start(EXAMPLES / "tools.py", "--http", f"127.0.0.1:{port}") as server:
+        wait_for(port)
+        with sansmcp_blocking.connect(
+            url,
+            capabilities={"elicitation": {}},
+            request_handlers={
+                "elicitation/create": lambda request: {
+                    "action": "accept",
+                    "content": {"value": True},
+                }
+            },
+        ) as client:
+            added = client.call_tool("add_task", {"title": "Tea", "urgency": "now"})
+            assert added["structuredContent"] == {"Tea": "now"}
+            assert client.call_tool("add_task", {"title": "Tea"})["isError"]
+            assert client.call_tool("add_task", {"title": ""})["isError"]
+            for uri, text in (
+                ("tasks://all", '{"Tea":"now"}'),
+                ("tasks://now/list", '["Tea"]'),
+                ("tasks://later/list", "[]"),
+            ):
+                assert client.read_resource(uri)["contents"][0]["text"] == text
+            (message,) = client.get_prompt("plan")["messages"]
+            assert message["content"]["text"] == "Plan 8 hours for these tasks: Tea"
+            (block,) = client.call_tool("clear")["content"]
+            assert block["text"] == "all removed"
+            assert client.call_tool("add_task", {"title": "Tea"})["structuredContent"] == {
+                "Tea": "later"
+            }
+        server.send_signal(signal.SIGINT)
+        out, err = server.communicate(timeout=20)
+    assert (server.returncode, out, err) == (0, "", f"sansmcp: serving MCP at {url}\n")
 
 
 def test_parsing_a_recorded_stream(tmp_path: Path) -> None:

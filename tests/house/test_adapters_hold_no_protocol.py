@@ -17,10 +17,12 @@ NO_ADAPTERS = {
     "sansmcp_logging",
     "sansmcp_loop",
     "sansmcp_otel",
+    "sansmcp_tools",
 }
-"""A bridge, a command and what is built of handlers are applications: they may name methods and
-headers. Checks of adapters are the other side of the protocol. What adapters share of the local
-machine and of event loops is no adapter: it never sees the protocol.
+"""A bridge, a command and what is built of handlers, such as tools made from functions, are
+applications: they may name methods and headers. Checks of adapters are the other side of the
+protocol. What adapters share of the local machine and of event loops is no adapter: it never sees
+the protocol.
 """
 
 COMMON = {"127.0.0.1", "http", "https", "latin-1", "localhost", "replace", "sansmcp", "utf-8"}

@@ -53,6 +53,7 @@ MAY_ALSO_USE = {
     "sansmcp_loop": {"sansmcp_local", "sansmcp_threads"},
     "sansmcp_stores": {"sansmcp_loop"},
     "sansmcp_threads": {"sansmcp_local"},
+    "sansmcp_tools": {"sansmcp_asyncio", "sansmcp_local"},
     "sansmcp_pytest": {"sansmcp_local", "sansmcp_loop"},
     "sansmcp_trio": {"sansmcp_local", "sansmcp_loop", "sansmcp_threads"},
     "sansmcp_wsgi": {"sansmcp_local", "sansmcp_threads"},

@@ -23,6 +23,7 @@ PACKAGES = [
     "sansmcp_pytest",
     "sansmcp_stores",
     "sansmcp_threads",
+    "sansmcp_tools",
     "sansmcp_trio",
     "sansmcp_wsgi",
 ]

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from sansmcp import App, LocalProtocolError
+from sansmcp import App, LocalProtocolError, Request
 from sansmcp.app import is_async
 
 requirement = pytest.mark.requirement
@@ -124,6 +124,14 @@ def test_which_handlers_run_in_the_event_loop() -> None:
     assert inline == [False, True, True, True, True, True]
 
 
+def test_requests_choose_where_they_run() -> None:
+    app = App("test")
+    app.handler("tools/call", inline=lambda request: request.id == 1)(print)
+    app.handler("tools/list", inline=True)(print)
+    requests = [Request(1, "tools/call"), Request(2, "tools/call"), Request(3, "tools/list")]
+    assert [app.is_inline(request) for request in requests] == [True, False, True]
+
+
 def _mark(text: str) -> Any:
     @contextmanager
     def enter(call: list[str]) -> Generator[None, None, None]:
@@ -171,6 +179,36 @@ def test_async_handlers_run_within_the_contexts() -> None:
         with pytest.raises(StopIteration):
             handler(said).send(None)
         assert said == ["a", "after a"]
+
+
+def test_mixed_handlers_run_within_the_contexts() -> None:
+    """A handler of all tools returns an awaitable for those that are async functions."""
+    app = App("a")
+    app.around(_mark("a"))
+
+    def handle(call: Talk) -> Any:
+        return _async(call) if call.is_async else call.append("plain")
+
+    app.handler("tools/call", inline=lambda request: True)(handle)
+    app.around(_mark("b"))
+    handler = app.handler_of("tools/call")
+    assert handler is not None
+    for is_blocking, is_async_tool in ((True, False), (False, True), (False, False)):
+        call = Talk()
+        call.is_blocking, call.is_async = is_blocking, is_async_tool
+        result = handler(call)
+        if not is_blocking:
+            assert call == []
+            with pytest.raises(StopIteration):
+                result.send(None)
+        done = [] if is_async_tool else ["plain"]
+        assert call == ["b", "a", *done, "after a", "after b"]
+
+
+class Talk(list[str]):
+    """A call that keeps what happens."""
+
+    is_blocking = is_async = False
 
 
 def test_what_makes_no_context_is_refused() -> None:

@@ -1,0 +1,198 @@
+"""JSON schemas of Python types, and values of these types from JSON and to JSON.
+
+msgspec does both, and pydantic does for the types that are its own: models, and types annotated
+with ``pydantic.Field``. Only a program that has imported pydantic can have such types, so this
+module never imports it.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Iterable, Mapping
+from typing import Any, cast, get_args
+
+import msgspec
+
+from sansmcp import LocalProtocolError
+
+JsonSchema = dict[str, Any]
+
+_DEFINITIONS = "$defs"
+_REFERENCE = "#/$defs/{name}"
+
+
+class _AnyInstance(type):
+    """The class of classes that stand for a type of pydantic, so that msgspec takes its values."""
+
+    adapter: Any
+
+    def __instancecheck__(cls, instance: object) -> bool:
+        return True
+
+
+def native(annotation: Any) -> Any:
+    """Return a type for msgspec: ``annotation``, or one that stands for it if it is pydantic's."""
+    if not _is_pydantic(annotation):
+        return annotation
+    adapter = sys.modules["pydantic"].TypeAdapter(annotation)
+    return _AnyInstance("pydantic", (), {"adapter": adapter})
+
+
+def _is_pydantic(annotation: Any) -> bool:
+    if hasattr(annotation, "__pydantic_core_schema__"):
+        return True
+    if type(annotation).__module__.partition(".")[0] == "pydantic":
+        return True  # Field() in Annotated
+    return any(map(_is_pydantic, get_args(annotation)))
+
+
+def from_json(value: Any, type: Any, *, strict: bool = True) -> Any:
+    """Return a value of a type, made from JSON.
+
+    Args:
+        value: what JSON has: dict, list, str, int, float, bool or None.
+        type: what :func:`native` has returned.
+        strict: False to take numbers and booleans from strings.
+
+    Raises:
+        ValueError: it does not fit; the text names the field.
+    """
+    try:
+        return msgspec.convert(value, type, strict=strict, str_keys=True, dec_hook=_decode)
+    except msgspec.ValidationError as error:
+        raise ValueError(str(error).replace("`$.", "`")) from error
+
+
+def check_value(value: Any, type: Any) -> None:
+    """Raise ValueError if a value of the application is not of a type.
+
+    Instances of classes have been checked where they were made.
+    """
+    msgspec.convert(value, type, dec_hook=lambda kind, value: value)
+
+
+def to_json(value: Any) -> Any:
+    """Return what JSON has for a value. Raises TypeError if it is of an unknown type."""
+    return msgspec.to_builtins(value, str_keys=True, enc_hook=_encode)
+
+
+def encode(value: Any) -> str:
+    """Return the JSON text of a value that :func:`to_json` has returned."""
+    return msgspec.json.encode(value).decode()
+
+
+def object_schema(type: Any, what: str, *, is_output: bool = False) -> tuple[JsonSchema, bool]:
+    """Return a schema whose root is an object.
+
+    Args:
+        type: what :func:`native` has returned.
+        what: what the type belongs to, as errors name it.
+        is_output: True for the schema of what :func:`to_json` makes, False of what
+            :func:`from_json` takes. They differ for some models of pydantic.
+
+    Returns:
+        The schema, and True if values must be wrapped as ``{"result": value}`` because the type has
+        no object.
+
+    Raises:
+        LocalProtocolError: the type has no JSON schema.
+    """
+    schema, definitions = _schema(type, what, "serialization" if is_output else "validation")
+    root = _resolve(schema, definitions)
+    is_wrapped = root.get("type") != "object"
+    if is_wrapped:
+        root = {"type": "object", "properties": {"result": schema}, "required": ["result"]}
+    return _with_used(root, definitions), is_wrapped
+
+
+def resolved(schema: JsonSchema, root: JsonSchema) -> JsonSchema:
+    """Return a part of a schema, or the definition that it refers to with its own words added."""
+    target = _resolve(schema, root.get(_DEFINITIONS, {}))
+    return target if target is schema else {**target, **schema}
+
+
+def _schema(type: Any, what: str, mode: str) -> tuple[JsonSchema, dict[str, JsonSchema]]:
+    lifted: dict[str, JsonSchema] = {}
+    try:
+        (schema,), definitions = msgspec.json.schema_components(
+            (type,),
+            schema_hook=functools.partial(_describe, lifted, what, mode),
+            ref_template=_REFERENCE,
+        )
+    except (TypeError, NotImplementedError, ValueError) as error:
+        raise LocalProtocolError(f"{what} has a type without a JSON schema: {error}") from error
+    _merge(definitions, lifted, what)
+    return schema, definitions
+
+
+def _merge(definitions: dict[str, JsonSchema], more: Mapping[str, JsonSchema], what: str) -> None:
+    for name, definition in more.items():
+        if definitions.setdefault(name, definition) != definition:
+            raise LocalProtocolError(f"{what} uses two types of the name {name}; rename one")
+
+
+def _resolve(schema: JsonSchema, definitions: Mapping[str, JsonSchema]) -> JsonSchema:
+    while (reference := schema.get("$ref")) is not None:
+        schema = definitions[reference.rpartition("/")[2]]
+    return schema
+
+
+def _with_used(root: JsonSchema, definitions: Mapping[str, JsonSchema]) -> JsonSchema:
+    """Return a schema with those definitions that it refers to."""
+    used: dict[str, JsonSchema] = {}
+    waiting: list[JsonSchema] = [root]
+    while waiting:
+        for name in _references(waiting.pop()):
+            if name not in used:
+                used[name] = definitions[name]
+                waiting.append(definitions[name])
+    return {**root, _DEFINITIONS: used} if used else dict(root)
+
+
+def _references(schema: Any) -> Iterable[str]:
+    if isinstance(schema, dict):
+        members = cast("dict[str, Any]", schema)
+        if isinstance(reference := members.get("$ref"), str):
+            yield reference.rpartition("/")[2]
+        for member in members.values():
+            yield from _references(member)
+    elif isinstance(schema, list):
+        for member in cast("list[object]", schema):
+            yield from _references(member)
+
+
+def _describe(lifted: dict[str, JsonSchema], what: str, mode: str, type: Any) -> JsonSchema:
+    """Return the schema of a type that msgspec does not know; its definitions go to ``lifted``."""
+    schema: JsonSchema = _adapter(type).json_schema(ref_template="#/$defs/{model}", mode=mode)
+    _merge(lifted, schema.pop(_DEFINITIONS, {}), what)
+    return schema
+
+
+def _decode(type: Any, value: Any) -> Any:
+    try:
+        return _adapter(type).validate_python(value)
+    except ValueError as error:
+        raise ValueError(_pydantic_text(error)) from error
+
+
+def _encode(value: Any) -> Any:
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json", by_alias=True)
+    raise TypeError(f"{type(value).__name__} has no form in JSON")
+
+
+def _adapter(type: Any) -> Any:
+    """Return the TypeAdapter of a type. Raises TypeError if the type is not pydantic's."""
+    if isinstance(type, _AnyInstance):
+        return type.adapter
+    if not _is_pydantic(type):
+        raise TypeError(f"{type!r} is not supported")
+    return sys.modules["pydantic"].TypeAdapter(type)
+
+
+def _pydantic_text(error: ValueError) -> str:
+    """Return each mistake that pydantic has found, on one line."""
+    found: list[Any] = getattr(error, "errors", list)()
+    parts = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}".lstrip(": ") for each in found]
+    return "; ".join(parts) or str(error)

@@ -1,0 +1,1 @@
+"""Tools made from functions."""
