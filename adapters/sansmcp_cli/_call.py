@@ -11,7 +11,7 @@ from typing import Any
 
 import sansmcp
 from sansmcp.base_client import tool_params
-from sansmcp.codecs.json import as_object
+from sansmcp.codecs.json import as_object, is_array
 from sansmcp.events import Connected
 from sansmcp.types import elide
 
@@ -147,7 +147,7 @@ def _typed_arguments(
 
 def _required(schema: Schema) -> list[str]:
     names = schema.get("required")
-    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
+    return [name for name in names if isinstance(name, str)] if is_array(names) else []
 
 
 def _converted(name: str, texts: list[str], schema: Schema) -> Any:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias
 import attrs
 
 import sansmcp
-from sansmcp.codecs.json import as_object
+from sansmcp.codecs.json import as_object, is_array
 
 Message: TypeAlias = Mapping[str, Any]
 
@@ -39,7 +39,7 @@ class Translation:
         """Learn from two messages that correspond."""
         if "method" in recorded and "id" in recorded:
             self.ids[json.dumps(recorded["id"])] = now.get("id")
-            token, token_now = _token(recorded), _token(now)
+            token, token_now = progress_token(recorded), progress_token(now)
             if token is not None:
                 self.ids[f"token {json.dumps(token)}"] = token_now
         old, new = as_object(recorded.get("result")), as_object(now.get("result"))
@@ -67,7 +67,8 @@ class Translation:
         return translated
 
 
-def _token(message: Message) -> Any:
+def progress_token(message: Message) -> Any:
+    """Return the token that a request chose for its progress; None if it chose none."""
     params = as_object(message.get("params")) or {}
     return (as_object(params.get("_meta")) or {}).get("progressToken")
 
@@ -94,7 +95,7 @@ def parse_messages(text: str | bytes) -> list[Message]:
         document = json.loads(text) if text else None
     except ValueError:
         return []
-    batch = document if isinstance(document, list) else [document]
+    batch = document if is_array(document) else [document]
     return [message for message in map(as_object, batch) if message is not None]
 
 
@@ -140,7 +141,7 @@ def differences(
                 yield place, f"is new: {_short(other[name])}"
             else:
                 yield from differences(one[name], other[name], ignored, place)
-    elif isinstance(old, list) and isinstance(new, list) and len(old) == len(new):
+    elif is_array(old) and is_array(new) and len(old) == len(new):
         for number, pair in enumerate(zip(old, new, strict=True)):
             yield from differences(*pair, ignored, f"{path}[{number}]")
     elif old != new or isinstance(old, bool) != isinstance(new, bool):

@@ -17,7 +17,7 @@ from typing import Any
 
 import attrs
 
-from sansmcp.codecs.json import as_object
+from sansmcp.codecs.json import as_object, is_array
 
 from ._output import UsageError
 
@@ -68,7 +68,7 @@ def named_server(name: str) -> NamedServer:
     if isinstance(url, str) == isinstance(command, str):
         raise UsageError(f'{where} needs either a "url" or a "command"')
     arguments = members.get("args", [])
-    if not isinstance(arguments, list):
+    if not is_array(arguments):
         raise UsageError(f'{where}: "args" must be a list')
     cwd = members.get("cwd")
     return NamedServer(

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from sansmcp.codecs.json import as_object
+from sansmcp.codecs.json import as_object, is_array
 from sansmcp.events import ProgressReceived
 from sansmcp.types import escape_controls
 
@@ -128,7 +128,7 @@ def first_sentence(text: Any) -> str:
 
 def show_content(blocks: Any) -> None:
     """Print the content of a result: texts, and for all else what it is."""
-    for block in blocks if isinstance(blocks, list) else ():
+    for block in blocks if is_array(blocks) else ():
         _show_block(as_object(block) or {})
 
 
@@ -188,15 +188,16 @@ class ProgressDisplay:
 
             columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
             self._bar = Progress(*columns, console=console, transient=True)
-            self._task = self._bar.add_task("")
-            self._bar.start()
+            self._task = self._bar.add_task("", visible=False)
         assert self._task is not None
         self._bar.update(
             self._task,
             completed=report.progress,
             total=report.total,
             description=escape_controls(report.message or "").replace("[", r"\["),
+            visible=True,
         )
+        self._bar.start()  # without effect if it is shown already
 
     def stop(self) -> None:
         """Remove the bar, since something else is to be shown. The next report shows it again."""

@@ -10,7 +10,7 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 import sansmcp
-from sansmcp.codecs.json import as_object
+from sansmcp.codecs.json import as_object, is_array
 from sansmcp.events import Connected
 
 from ._adapters import Script, ScriptCall
@@ -149,7 +149,7 @@ def _row(kind: str, thing: Mapping[str, Any]) -> Row:
 
 def _arguments_of_tool(schema: Mapping[str, Any]) -> list[str]:
     required = schema.get("required")
-    required = required if isinstance(required, list) else []
+    required = required if is_array(required) else []
     fields = as_object(schema.get("properties")) or {}
     return [
         _detail({**field, "name": name}, describe(field), name in required)

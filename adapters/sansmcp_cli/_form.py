@@ -14,7 +14,7 @@ from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 import sansmcp
-from sansmcp.codecs.json import as_object
+from sansmcp.codecs.json import as_object, is_array
 from sansmcp.types import escape_controls
 
 from ._values import Schema, choices_of, convert, convert_list, describe, text_of, types_of
@@ -49,14 +49,10 @@ def _ask_for_url(
     params: Mapping[str, Any], head: str, open_url: Callable[[str], None]
 ) -> Interview:
     url = params.get("url")
-    try:
-        parts = urlsplit(url if isinstance(url, str) else "")
-        is_web = parts.scheme in ("http", "https") and parts.hostname is not None
-    except ValueError:
-        is_web = False
-    if not is_web:
+    host = _host_of(url) if isinstance(url, str) else None
+    if host is None:
         raise sansmcp.JsonRpcError(-32602, "url must be an http or https URL")
-    shown = f"{head}\nIt wants you to open this page of {escape_controls(parts.hostname or '')}:\n"
+    shown = f"{head}\nIt wants you to open this page of {escape_controls(host)}:\n"
     is_allowed = yield from _yes_or_no(f"{shown}{escape_controls(str(url))}\nOpen it?")
     if not is_allowed:
         return dict(_DECLINED)
@@ -64,9 +60,18 @@ def _ask_for_url(
     return {"action": "accept"}
 
 
+def _host_of(url: str) -> str | None:
+    """Return the host of a web page; None if the URL is of no web page."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        return None
+    return parts.hostname if parts.scheme in ("http", "https") else None
+
+
 def _ask_for_form(fields: Mapping[str, Any], schema: Schema, head: str, server: str) -> Interview:
     required = schema.get("required")
-    required = required if isinstance(required, list) else []
+    required = required if is_array(required) else []
     show = (
         f"{head}\n(Enter takes what is in brackets, Ctrl-D cancels.)\n" if fields else f"{head}\n"
     )
@@ -148,10 +153,10 @@ def _labels(field: Schema) -> list[str]:
     """Return a label for each of the values to choose from; empty if it has none."""
     choices = choices_of(field) or []
     titled = field.get("oneOf") or field.get("anyOf")
-    if isinstance(titled, list):
+    if is_array(titled) and len(titled) == len(choices):
         return [str((as_object(each) or {}).get("title") or "") for each in titled]
     names = field.get("enumNames")  # before 2025-11-25
-    if isinstance(names, list) and len(names) == len(choices):
+    if is_array(names) and len(names) == len(choices):
         return list(map(str, names))
     return [""] * len(choices)
 
@@ -160,7 +165,7 @@ def _shown_default(field: Schema) -> str:
     default = field.get("default")
     if default is None:
         return "leave out"
-    if isinstance(default, list):
+    if is_array(default):
         return escape_controls(",".join(map(text_of, default)))
     return escape_controls(text_of(default))
 

@@ -54,7 +54,7 @@ def _listen(options: argparse.Namespace) -> int:
     if options.count is not None and options.count < 1:
         raise UsageError(f"--count must be 1 or more, got {options.count}")
     with prepared(options, words) as conversation:
-        listener = _Listener(conversation, words, options.count, as_json=options.json)
+        listener = _Listener(conversation, words, options.count, options.json)
         return run(listener.run())
 
 
@@ -64,7 +64,7 @@ class _Listener:
     _uris: list[str]
     _left: int | None
     """The number of notifications after which this ends; None for never."""
-    _as_json: bool = attrs.field(kw_only=True)
+    _as_json: bool
 
     async def run(self) -> int:
         """Print notifications until there were enough, or the server ends the subscription."""

@@ -8,11 +8,12 @@ import json
 import os
 import signal
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 import sansmcp
-from sansmcp_local import process_arguments
+from sansmcp_local import listen, process_arguments
 
 from ._compare import Compared, Message, Translation, difference_lines, parse_messages
 from ._output import Commands, UsageError, print_line
@@ -25,6 +26,9 @@ from ._with_asyncio import run
 _PATIENCE = 10.0
 """Seconds in which a server must send what it sent in the recording."""
 _WIDTH = 100
+
+
+_NOT_RECORDED = {"code": -32601, "message": "The recording has no further request of this kind"}
 
 
 def add_to(commands: Commands) -> None:
@@ -108,13 +112,11 @@ def _serve(options: argparse.Namespace, recording: Recording) -> int:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stopped.set)
-        host, port = address_of(options.http)
         try:
-            await serve_http(
-                recording, host, port, print_line, stopped, keep_times=options.keep_times
-            )
+            listeners = listen(address_of(options.http))
         except OSError as error:
             raise UsageError(f"Cannot serve at {options.http}: {error}") from error
+        await serve_http(recording, listeners, print_line, stopped, keep_times=options.keep_times)
         return 0
 
     return run(main())
@@ -223,17 +225,14 @@ async def _read_messages(stream: asyncio.StreamReader, into: list[Message], coun
 @asynccontextmanager
 async def _started(
     command: Sequence[str], options: argparse.Namespace
-) -> AsyncIterator[asyncio.subprocess.Process]:
+) -> AsyncGenerator[asyncio.subprocess.Process, None]:
     settings = process_of(options)
-    arguments = process_arguments(
+    arguments: dict[str, Any] = process_arguments(
         settings.get("env"), inherit_env=settings.get("inherit_env", False), cwd=settings.get("cwd")
     )
+    arguments["stderr"] = None  # what the server logs goes to the terminal
     try:
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            limit=1 << 26,
-            **{**arguments, "stderr": None},  # goes to the terminal
-        )
+        process = await asyncio.create_subprocess_exec(*command, limit=1 << 26, **arguments)
     except OSError as error:
         raise UsageError(f"{command[0]!r} could not be started: {error}") from error
     try:
@@ -248,29 +247,50 @@ async def _started(
 
 
 async def _serve_stdio(recording: Recording, *, keep_times: bool) -> int:
-    """Send the server's lines on standard output, each after the client's that came before it."""
+    """Send the server's lines on standard output, each after the client's that came before it.
+
+    A client may leave out requests, and choose other ids.
+    """
     loop = asyncio.get_running_loop()
     stdin = asyncio.StreamReader(limit=1 << 26)
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdin), sys.stdin)
-    translation, now = Translation(), list[Message]()
-    recorded: list[Message] = []
-    before = 0.0
-    for step, messages in _lines_of(recording):
-        if step.is_client:
-            recorded += messages
+    entries = [(step, each) for step, messages in _lines_of(recording) for each in messages]
+    translation, left, before = Translation(), list[Message](), 0.0
+    skipped: set[str] = set()
+    for place, (step, message) in enumerate(entries):
+        if not step.is_client:
+            if "method" in message or json.dumps(message.get("id")) not in skipped:
+                before = await _pause(before, step, keep_times=keep_times)
+                _write(_line(translation.applied(message)))
             continue
-        while len(now) < len(recorded):
+        expected = [each for later, each in entries[place:] if later.is_client]
+        while not left:
             line = await stdin.readline()
             if not line:
                 return 0
-            now += parse_messages(line)
-        _learn(translation, recorded, now)
-        before = await _pause(before, step, keep_times=keep_times)
-        for message in messages:
-            _write(_line(translation.applied(message)))
-    while await stdin.readline():
-        pass
+            for each in parse_messages(line):
+                if any(_is_alike(each, other) for other in expected):
+                    left.append(each)
+                else:
+                    _refuse(each)
+        if _is_alike(left[0], message):
+            translation.learn(message, left.pop(0))
+        else:  # this client leaves the request out, and gets no response to it
+            skipped.add(json.dumps(message.get("id")))
+    while line := await stdin.readline():
+        for each in parse_messages(line):
+            _refuse(each)
     return 0
+
+
+def _refuse(message: Message) -> None:
+    """Send an error for what the recording has no response to."""
+    if "method" in message and "id" in message:
+        _write(_line({"jsonrpc": "2.0", "id": message["id"], "error": _NOT_RECORDED}))
+
+
+def _is_alike(message: Message, other: Message) -> bool:
+    return message.get("method") == other.get("method")
 
 
 def _write(data: bytes) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import ssl
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -18,7 +19,15 @@ import h11
 
 import sansmcp
 
-from ._compare import Compared, Message, Translation, events_in, messages_in, parse_messages
+from ._compare import (
+    Compared,
+    Message,
+    Translation,
+    events_in,
+    messages_in,
+    parse_messages,
+    progress_token,
+)
 from ._recording import REDACTED, RecordedExchange, Recording
 
 _PATIENCE = 10.0
@@ -233,8 +242,7 @@ class _Client:
 
 async def serve_http(
     recording: Recording,
-    host: str,
-    port: int | range,
+    listeners: Sequence[socket.socket],
     say: Callable[[str], None],
     stopped: asyncio.Event,
     *,
@@ -244,31 +252,25 @@ async def serve_http(
 
     Args:
         recording: the recording.
-        host: where to listen.
-        port: where to listen; 0 for a free one, or the first free one of a range.
+        listeners: the sockets that listen; they are closed at the end.
         say: is called with the URL, and with a line for each request that the recording lacks.
         stopped: ends the server.
         keep_times: True to make the pauses of the recording within responses.
-
-    Raises:
-        OSError: the port is in use.
     """
     player = _Player(recording, say, keep_times)
-    ports = [port] if isinstance(port, int) else list(port)
-    for number in ports:
-        try:
-            server = await asyncio.start_server(player.serve, host, number)
-            break
-        except OSError:
-            if number == ports[-1]:
-                raise
     exchanges = recording.exchanges()
     path = exchanges[0].target if exchanges else "/"
-    async with server:
-        say(f"http://{host}:{server.sockets[0].getsockname()[1]}{path.partition('?')[0]}")
+    host, port = listeners[0].getsockname()[:2]
+    servers = [await asyncio.start_server(player.serve, sock=each) for each in listeners]
+    try:
+        say(str(sansmcp.Url("http", host, port, path.partition("?")[0])))
         await stopped.wait()
+    finally:
+        for server in servers:
+            server.close()
         for task in player.tasks:
             task.cancel()
+        await asyncio.gather(*player.tasks, return_exceptions=True)
 
 
 @attrs.define
@@ -424,13 +426,7 @@ class _Player:
 
 def _chosen(messages: list[Message]) -> list[str]:
     """Return what a client has chosen in its messages: ids and progress tokens."""
-    return [json.dumps([each.get("id"), _progress_token(each)]) for each in messages]
-
-
-def _progress_token(message: Message) -> object:
-    params = message.get("params")
-    meta = params.get("_meta") if isinstance(params, dict) else None
-    return meta.get("progressToken") if isinstance(meta, dict) else None
+    return [json.dumps([each.get("id"), progress_token(each)]) for each in messages]
 
 
 def _event(event: sansmcp.SseEvent, translation: Translation) -> bytes:

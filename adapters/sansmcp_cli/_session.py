@@ -12,7 +12,7 @@ from typing import Any
 import attrs
 
 import sansmcp
-from sansmcp.codecs.json import as_object
+from sansmcp.codecs.json import as_object, is_array
 from sansmcp.events import ClientEvent, Connected, InvalidLine, Reconnecting, ServerNotified
 from sansmcp.events import StderrLine as StderrLineRead
 from sansmcp_local import ConnectSettings
@@ -188,7 +188,7 @@ def pages(method: str, member: str) -> Generator[ScriptCall, Any, list[dict[str,
 
 def objects(value: Any) -> Iterator[dict[str, Any]]:
     """Iterate over the objects of a JSON array."""
-    for each in value if isinstance(value, list) else ():
+    for each in value if is_array(value) else ():
         members = as_object(each)
         if members is not None:
             yield dict(members)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from datetime import date, datetime
 from typing import Any, TypeAlias
 
-from sansmcp.codecs.json import as_object
+from sansmcp.codecs.json import as_object, is_array
 from sansmcp.types import elide
 
 Schema: TypeAlias = Mapping[str, Any]
@@ -42,10 +42,10 @@ def types_of(schema: Schema) -> tuple[str, ...]:
     kind = schema.get("type")
     if isinstance(kind, str):
         return (kind,)
-    if isinstance(kind, list):
+    if is_array(kind):
         return tuple(str(each) for each in kind)
     for name in ("anyOf", "oneOf"):
-        if isinstance(schema.get(name), list):
+        if is_array(schema.get(name)):
             inner = [types_of(as_object(each) or {}) for each in schema[name]]
             return tuple(dict.fromkeys(each for types in inner for each in types))
     return tuple(dict.fromkeys(_type_of(value) for value in choices_of(schema) or ()))
@@ -53,13 +53,13 @@ def types_of(schema: Schema) -> tuple[str, ...]:
 
 def choices_of(schema: Schema) -> list[Any] | None:
     """Return the values of an enumeration; None if the schema is none."""
-    if isinstance(schema.get("enum"), list):
+    if is_array(schema.get("enum")):
         return list(schema["enum"])
     if "const" in schema:
         return [schema["const"]]
     for name in ("oneOf", "anyOf"):
         options = schema.get(name)
-        if isinstance(options, list) and options:
+        if is_array(options) and options:
             titled = [as_object(each) or {} for each in options]
             if all("const" in each for each in titled):
                 return [each["const"] for each in titled]
@@ -134,7 +134,7 @@ def _type_of(value: Any) -> str:
     for kind, name in ((bool, "boolean"), (int, "integer"), (float, "number"), (str, "string")):
         if isinstance(value, kind):
             return name
-    return "null" if value is None else "array" if isinstance(value, list) else "object"
+    return "null" if value is None else "array" if is_array(value) else "object"
 
 
 def _guess(text: str) -> Any:

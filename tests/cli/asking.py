@@ -57,7 +57,7 @@ app = App("asking", "1.0")
 
 @app.handler("tools/list", inline=True)
 def list_tools(call: BaseCall[Any, Any]) -> dict[str, Any]:
-    schema = {"type": "object", "properties": {}}
+    schema: dict[str, Any] = {"type": "object", "properties": {}}
     return {"tools": [{"name": name, "inputSchema": schema} for name in ASKS]}
 
 
