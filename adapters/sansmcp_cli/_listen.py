@@ -16,7 +16,7 @@ from sansmcp.events import ClientEvent, Closed, ServerNotified, StandaloneStream
 
 from ._display import show_json
 from ._output import Commands, UsageError, print_line
-from ._session import Conversation, add_session, prepared
+from ._session import Conversation, add_session, notification_line, prepared
 from ._target import USAGE
 from ._with_asyncio import run
 
@@ -126,8 +126,7 @@ class _Listener:
                 if self._as_json:
                     show_json(message)
                 else:
-                    params = json.dumps(notification.params, ensure_ascii=False)
-                    print_line(f"{notification.method} {params}")
+                    print_line(notification_line(notification))
                 if self._left is not None:
                     self._left -= 1
             case StandaloneStreamClosed(reason):

@@ -90,8 +90,7 @@ class Conversation:
         """Show an event on stderr."""
         match event:
             case ServerNotified(_, notification):
-                params = json.dumps(notification.params, ensure_ascii=False)
-                self._show_line(f"{notification.method} {params}")
+                self._show_line(notification_line(notification))
             case Reconnecting(call=call, reason=reason, delay=delay) if call is not None:
                 self._show_line(f"disconnected ({reason}): back in {delay:.1f} s")
             case StderrLineRead(line):
@@ -104,6 +103,13 @@ class Conversation:
     def _show_line(self, line: str) -> None:
         self.progress.stop()
         print_line(line, sys.stderr)
+
+
+def notification_line(notification: sansmcp.Notification) -> str:
+    """Return a line that shows a notification."""
+    if notification.params is None:
+        return notification.method
+    return f"{notification.method} {json.dumps(notification.params, ensure_ascii=False)}"
 
 
 @contextmanager

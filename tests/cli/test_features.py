@@ -35,7 +35,11 @@ app = App("shop", "1.0")
 def list_tools(call: BaseCall[Any, Any]) -> dict[str, Any]:
     if "cursor" not in call.params:
         return {"tools": [{"name": "typed", "inputSchema": TYPES}], "nextCursor": "2"}
-    free = {"type": "object", "properties": {"a": {}}, "additionalProperties": {"type": "integer"}}
+    free: dict[str, Any] = {
+        "type": "object",
+        "properties": {"a": {}},
+        "additionalProperties": {"type": "integer"},
+    }
     return {"tools": [{"name": "free", "description": "Any\u0007\nnumbers.", "inputSchema": free}]}
 
 

@@ -128,9 +128,10 @@ SCHEMAS = st.dictionaries(
 @given(SCHEMAS, st.text())
 def test_no_schema_of_a_server_breaks_it(schema: dict[str, Any], text: str) -> None:
     describe(resolved(schema, schema))
-    for convert_words in (lambda: convert(text, schema), lambda: convert_list([text], schema)):
-        with suppress(ValueError):
-            convert_words()
+    with suppress(ValueError):
+        convert(text, schema)
+    with suppress(ValueError):
+        convert_list([text], schema)
 
 
 @given(st.dictionaries(st.text(), SCHEMAS | JSON), JSON, st.lists(st.text(), max_size=20))
