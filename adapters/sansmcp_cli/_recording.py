@@ -24,6 +24,7 @@ import base64
 import json
 import os
 import re
+import stat
 import time
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
@@ -85,6 +86,8 @@ def open_recording(path: str) -> Generator[TextIO, None, None]:
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
     try:
         descriptor = os.open(path, flags, 0o600)
+        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.fchmod(descriptor, 0o600)  # the file may have existed
     except OSError as error:
         raise UsageError(f"Cannot record to {path!r}: {error}") from error
     with open(descriptor, "w", encoding="utf-8") as file:

@@ -48,6 +48,13 @@ def test_help_names_all_commands() -> None:
     for name in (
         "serve",
         "call",
+        "list",
+        "read",
+        "prompt",
+        "raw",
+        "listen",
+        "replay",
+        "completion",
         "probe",
         "login",
         "logout",

@@ -14,7 +14,7 @@ import pytest
 import sansmcp
 import sansmcp_blocking
 
-from .conftest import command, failed, run_in_process, started
+from .conftest import started
 
 CHANGED = "notifications/tools/list_changed"
 UPDATED = "notifications/resources/updated"
@@ -88,8 +88,3 @@ def test_it_ends_with_the_server(server: sansmcp_blocking.RunningServer) -> None
         _, err = process.communicate(timeout=60)
     assert process.returncode == 1
     assert err.startswith("sansmcp: ")
-
-
-def test_a_server_that_has_no_such_thing() -> None:
-    said = failed(run_in_process("listen", "a:b", "--timeout", "20", "--", *command("demo")))
-    assert said != ""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import signal
-import sys
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -43,6 +42,7 @@ def played(file: Path) -> Generator[str, None, None]:
 
 def test_the_format(url: str, tmp_path: Path) -> None:
     file = tmp_path / "a.jsonl"
+    file.write_text("older")
     head, *lines = record(file, "call", url, *ADD)
     assert (head["recording"], head["redacted"], head["target"]) == (1, True, url)
     assert file.stat().st_mode & 0o777 == 0o600
@@ -173,7 +173,7 @@ def test_on_stdio(tmp_path: Path) -> None:
 
 
 def test_the_times_can_be_kept(url: str, tmp_path: Path) -> None:
-    """The recorded pause is longer than any that a busy machine makes by itself."""
+    """How long that takes is not asserted, since it depends on the machine."""
     file = tmp_path / "a.jsonl"
     lines = record(file, "call", url, *ADD)
     last = max(line["exchange"] for line in lines[1:])
@@ -218,4 +218,3 @@ def test_a_server_that_has_gone(tmp_path: Path, url: str) -> None:
     replayed = run_in_process("replay", str(file), "--to", "http://127.0.0.1:1/mcp")
     assert replayed.status == 1
     assert "no complete response: " in replayed.out
-    assert sys.executable not in replayed.err
