@@ -113,15 +113,12 @@ def notification_line(notification: sansmcp.Notification) -> str:
 
 
 @contextmanager
-def prepared(
-    options: argparse.Namespace, words: list[str], *, asks: bool = True
-) -> Generator[Conversation, None, None]:
+def prepared(options: argparse.Namespace, words: list[str]) -> Generator[Conversation, None, None]:
     """Give what a command needs to connect; removes the server from ``words``.
 
     Args:
         options: those of :func:`add_session`.
         words: the words of the command; the first is the server if no option names it.
-        asks: True to ask the person at the terminal what the server asks, and to log in.
 
     Raises:
         UsageError: the options make no sense.
@@ -129,9 +126,9 @@ def prepared(
     target = target_of(options, words)
     progress = ProgressDisplay()
     # The terminal is read in the event loop, and only the default adapter does that.
-    asks = asks and getattr(options, "adapter", ADAPTERS[0]) == ADAPTERS[0]
+    can_ask = getattr(options, "adapter", ADAPTERS[0]) == ADAPTERS[0] and is_at_terminal()
     where = target if isinstance(target, str) else target[0]
-    answers = Answers(where, asks=asks and is_at_terminal(), roots=options.root)
+    answers = Answers(where, asks=can_ask, roots=options.root)
     with ExitStack() as stack:
         recorder = None
         if options.record is not None:
