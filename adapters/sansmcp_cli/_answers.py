@@ -1,7 +1,7 @@
 """Answer what a server asks: by the person at the terminal, or by what options say.
 
 A capability is declared only if there is something to answer with. So a server does not ask for
-what nobody answers, such as a model for sampling.
+what this command has no answer to, such as a model for sampling.
 """
 
 from __future__ import annotations

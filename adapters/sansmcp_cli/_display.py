@@ -1,8 +1,8 @@
 """What a command shows: for a person at a terminal, as plain text, or as JSON for a program.
 
 At a terminal ``rich`` draws tables, Markdown, colours and progress bars, if it is installed (extra
-``cli``). Everything else is plain text. Text of a server passes through ``escape_controls`` first,
-whoever draws it.
+``cli``). Everything else is plain text. Text of a server passes through ``escape_controls`` first
+in both cases.
 """
 
 from __future__ import annotations
