@@ -36,7 +36,7 @@ def bridging(*arguments: str) -> Generator[str, None, None]:
 
 
 def echoed(*words: str) -> str:
-    done = run(*words)
+    done = run(words[0], "--json", *words[1:])
     assert done.status == 0, done.err
     text: str = json.loads(done.out)["content"][0]["text"]
     return text

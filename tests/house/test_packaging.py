@@ -190,7 +190,8 @@ def test_pytest_finds_its_plugin() -> None:
 def test_the_lowest_versions_are_those_of_the_constraints() -> None:
     """What CI installs with tests/lowest.txt is the lowest that setup.cfg allows."""
     lines = entries("options", "install_requires")
-    for extra in ("auth", "trio", "httpx", "httpx2", "keyring", "redis", "otel", "fast"):
+    extras = ("auth", "trio", "cli", "httpx", "httpx2", "keyring", "redis", "otel", "fast")
+    for extra in extras:
         lines += entries("options.extras_require", extra)
     allowed = dict(re.findall(r"^([\w-]+) >= ([\d.]+)", "\n".join(lines), re.MULTILINE))
     del allowed["typing_extensions"]  # what the tests use needs newer ones

@@ -240,6 +240,7 @@ def test_probe_finds_everything_out(server: Running) -> None:
 def test_call_reaches_its_tools(server: Running) -> None:
     tool = ("echo", '{"message": "hi"}')
     is_command = server.words[0] == "--"
-    called = run_in_process("call", *(tool + server.words if is_command else server.words + tool))
+    words = tool + server.words if is_command else server.words + tool
+    called = run_in_process("call", "--json", *words)
     assert called.status == 0
     assert text(json.loads(called.out)) == "Echo: hi"
