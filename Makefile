@@ -10,8 +10,9 @@
 # make fuzz SECONDS=600   100,000 mutations, then fuzzing by coverage for so long
 # make chaos    clients and servers of several libraries, with a network that breaks between them
 # make fleet SECONDS=600   kill the processes of a fleet behind HAProxy and Redis; who is not told?
-# make bench    parsers, servers, clients and more next to others; make bench-quick: in two minutes
-# make bench-plots   put the plots of the last runs into the checkout
+# make bench    parsers, servers, clients and more next to others, in at most 15 minutes, and
+#     build/bench/index.html; make bench-quick: in two minutes
+# make bench-plots   put the plots and ratios of the last run into the checkout
 # make format   put the code into its shape
 
 PYTHON ?= python3
@@ -97,19 +98,12 @@ fleet: $(VENV)/installed-dev
 	$(BIN)/python -m tests.fleet --seconds $(SECONDS) $(FLEET)
 
 bench: $(VENV)/installed-bench
-	$(BIN)/python -m benchmarks.parsers
-	$(BIN)/python -m benchmarks.servers 2
-	$(BIN)/python -m benchmarks.clients 0.5
-	$(BIN)/python -m benchmarks.streams 10000
-	$(BIN)/python -m benchmarks.stdio 5000
-	$(BIN)/python -m benchmarks.stores 5000
-	$(BIN)/python -m benchmarks.tasks
-	$(BIN)/python -m benchmarks.footprint
+	$(BIN)/python -m benchmarks.all
 
 bench-quick: $(VENV)/installed-bench
-	$(BIN)/python -m benchmarks.quick
+	$(BIN)/python -m benchmarks.all --quick
 
-# Puts the plots of the last runs, which are in build/plots, into the checkout.
+# Puts the plots and ratios of the last runs, which are in build/bench, into the checkout.
 bench-plots:
 	$(PYTHON) -m benchmarks.plot
 
