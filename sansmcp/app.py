@@ -79,7 +79,7 @@ class HandlerOptions:
     """The options of a handler; see :meth:`App.handler`."""
 
     inline: bool = False
-    """Run the handler in the event loop instead of a thread; True for every async function."""
+    """Run the handler where the server runs instead of a thread; True for every async function."""
     stream_after: float | None = None
     """Seconds before a call of this handler gets an event stream; None: the server's setting."""
     task: TaskRule | Callable[[Any], TaskRule] = None
@@ -143,9 +143,10 @@ class App:
 
         Args:
             method: a method of MCP, or one of your own, such as ``"com.example/reindex"``.
-            inline: run a plain function in the event loop, which is faster than in a thread. It
-                must not block: while it runs, the server does nothing else. It has no effect on
-                async functions, nor without an event loop.
+            inline: run a plain function in the event loop, or in the thread that serves, which is
+                faster than in a thread of its own. It must not block: while it runs, the server
+                does nothing else. Methods of the call that wait are refused there. It has no
+                effect on async functions.
             stream_after: seconds after which a call without a response gets an event stream; None
                 is the server's setting, see :class:`sansmcp.ServerOptions`.
             task: when a ``tools/call`` becomes a task, for clients that can follow one (2026-07-28
