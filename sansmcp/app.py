@@ -81,8 +81,8 @@ class HandlerOptions:
     """The options of a handler; see :meth:`App.handler`."""
 
     inline: bool | Callable[[Request], bool] = False
-    """Run the handler in the event loop instead of a thread, or a function that returns this for a
-    request; True for every async function.
+    """Run the handler where the server runs instead of a thread, or a function that returns this
+    for a request; True for every async function.
     """
     stream_after: float | None = None
     """Seconds before a call of this handler gets an event stream; None: the server's setting."""
@@ -151,11 +151,11 @@ class App:
 
         Args:
             method: a method of MCP, or one of your own, such as ``"com.example/reindex"``.
-            inline: run a plain function in the event loop, which is faster than in a thread. It
-                must not block: while it runs, the server does nothing else. It has no effect on
-                async functions, nor without an event loop. Or a function that returns this for a
-                request, since one handler serves all tools: what runs in the event loop may also
-                return an awaitable.
+            inline: run a plain function in the event loop, or in the thread that serves, which is
+                faster than in a thread of its own. It must not block: while it runs, the server
+                does nothing else. Methods of the call that wait are refused there. It has no
+                effect on async functions. Or a function that returns this for a request, since one
+                handler serves all tools: in an event loop it may also return an awaitable.
             stream_after: seconds after which a call without a response gets an event stream; None
                 is the server's setting, see :class:`sansmcp.ServerOptions`.
             task: when a ``tools/call`` becomes a task, for clients that can follow one (2026-07-28

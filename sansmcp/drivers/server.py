@@ -332,8 +332,7 @@ class ServerDriver(MachineDriver):
         """Call the handler of a call that was received.
 
         This calls an inline handler in place, and gives any other to :meth:`start_plain`. If the
-        handler returns an awaitable, :meth:`start_task` gets it. A driver that calls all handlers
-        in threads overrides this.
+        handler returns an awaitable, :meth:`start_task` gets it.
         """
         app = self.core.app
         handler = app.handler_of(call.request.method)
