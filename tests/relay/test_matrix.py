@@ -16,7 +16,7 @@ from sansmcp.events import (
     ServerRequestReceived,
 )
 
-from .bench import ENDS, Bench
+from .bench import ENDS, HTTP, STDIO, Bench
 
 
 def label(end: tuple[str, str]) -> str:
@@ -137,3 +137,67 @@ def test_a_changed_list(down: End, up: End) -> None:
     told = bench.take(bench.down.events, ServerNotified).notification
     assert told.method == "notifications/tools/list_changed"
     assert not bench.lost
+
+
+GOES_ON = {
+    (version, HTTP): True for version in ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+}
+"""The ends whose calls survive a broken connection; the others fail, and are told so."""
+
+
+@every_pair
+@pytest.mark.parametrize("leg", ["down", "up"])
+def test_a_connection_that_breaks(down: End, up: End, leg: str) -> None:
+    """The outcome depends on the leg that breaks, and not on what the other one could do."""
+    end = down if leg == "down" else up
+    if end[1] == STDIO:
+        return
+    bench = Bench(down, up)
+    handle = bench.call()
+    call = bench.arrived()
+    call.progress(1, now=bench.now)
+    bench.run()
+    (bench.down if leg == "down" else bench.up).cut()
+    bench.wait(5)
+    assert call.is_running == (end in GOES_ON)
+    if call.is_running:
+        bench.respond(call, {"content": []})
+        bench.wait(5)
+    outcome = bench.outcome()
+    assert outcome.call == handle
+    if end in GOES_ON:
+        assert isinstance(outcome, CallCompleted)
+    else:
+        assert isinstance(outcome, CallFailed)
+        assert "its response is lost and the outcome is unknown" in str(outcome.error)
+    answered(bench)
+    assert not bench.lost
+
+
+@every_pair
+def test_an_upstream_server_that_is_killed_and_started_again(down: End, up: End) -> None:
+    """Its running call fails; the client notices nothing else, and hears of its changes again."""
+    bench = Bench(down, up)
+    if down[0] == "2026-07-28":
+        wanted = {"notifications": {"toolsListChanged": True}}
+        bench.call("subscriptions/listen", wanted)
+    bench.call()
+    bench.arrived()
+    bench.down.events.clear()
+    bench.restart_upstream()
+    bench.wait(5)
+    assert isinstance(bench.outcome(), CallFailed)
+    answered(bench)
+    assert not bench.down.events
+    bench.up.server.publish("notifications/tools/list_changed", now=bench.now)
+    bench.run()
+    told = bench.take(bench.down.events, ServerNotified).notification
+    assert told.method == "notifications/tools/list_changed"
+    assert not bench.lost
+
+
+def answered(bench: Bench) -> None:
+    """The next call gets its result."""
+    bench.call()
+    bench.respond(bench.arrived(), {"content": []})
+    assert isinstance(bench.outcome(), CallCompleted)

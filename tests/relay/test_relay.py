@@ -573,7 +573,6 @@ def test_another_client_takes_the_place_of_one_that_is_closed() -> None:
     bench.up.client.close(now=0.0)
     bench.run()
     bench.up = Leg(OLD, bench.up.server.app, EVERYTHING)
-    bench.up.client.start(now=0.0)
     while bench.up.drive():
         pass
     bench.relay.replace_upstream(bench.up.client)
@@ -607,7 +606,7 @@ def test_a_subscription_ends_with_its_upstream() -> None:
 
 @pytest.mark.parametrize("is_progress", [True, False])
 def test_a_client_that_is_behind(is_progress: bool) -> None:
-    bench = Bench(OLD_HTTP, OLD)
+    bench = Bench(OLD, OLD_HTTP)
     call = begun(bench)
     relay = bench.relay
     assert relay is not None
