@@ -258,6 +258,10 @@ class Bench:
                 lost = self.relay.receive_client_event(happened, now=self.now)
                 self.lost += [lost] if lost else []
             moved |= bool(self.down.server_events or self.up.events)
+            due = self.relay.next_deadline()
+            if due is not None and due <= self.now:
+                moved = True
+                self.relay.handle_timeout(now=self.now)
             self.down.server_events.clear()
             self.up.events.clear()
 

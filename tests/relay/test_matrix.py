@@ -11,10 +11,12 @@ from sansmcp.events import (
     CallCancelled,
     CallCompleted,
     CallFailed,
+    CallReceived,
     ProgressReceived,
     ServerNotified,
     ServerRequestReceived,
 )
+from sansmcp.meta_keys import LOG_LEVEL, UPDATED
 
 from .bench import ENDS, HTTP, STDIO, Bench
 
@@ -136,6 +138,49 @@ def test_a_changed_list(down: End, up: End) -> None:
     bench.run()
     told = bench.take(bench.down.events, ServerNotified).notification
     assert told.method == "notifications/tools/list_changed"
+    assert not bench.lost
+
+
+@every_pair
+def test_a_subscription_to_a_resource(down: End, up: End) -> None:
+    bench = Bench(down, up)
+    if down[0] == "2026-07-28":
+        bench.call("subscriptions/listen", {"notifications": {"resourceSubscriptions": ["a:b"]}})
+    else:
+        bench.call("resources/subscribe", {"uri": "a:b"})
+    for each in bench.take_all(bench.up.server_events, CallReceived):
+        bench.respond(each.call, {})
+    bench.down.events.clear()
+    for uri in ("a:b", "a:other"):
+        bench.up.server.publish(UPDATED, {"uri": uri}, now=bench.now)
+        bench.run()
+    told = bench.take(bench.down.events, ServerNotified).notification
+    assert (told.params or {})["uri"] == "a:b"
+    assert not bench.lost
+
+
+@every_pair
+def test_a_level_of_log_messages(down: End, up: End) -> None:
+    """Clients of 2026-07-28 ask with each call, the others once; and so do servers expect it."""
+    bench = Bench(down, up)
+    if down[0] == "2026-07-28":
+        bench.call(meta={LOG_LEVEL: "warning"})
+    else:
+        bench.call("logging/setLevel", {"level": "warning"})
+        for each in bench.take_all(bench.up.server_events, CallReceived):
+            bench.respond(each.call, {})
+        bench.outcome()
+        bench.call()
+    received = [each.call for each in bench.take_all(bench.up.server_events, CallReceived)]
+    params = received[-1].request.params or {}
+    if up[0] == "2026-07-28":
+        assert params["_meta"][LOG_LEVEL] == "warning"
+    for level in ("debug", "error"):
+        logged = {"level": level, "data": level}
+        received[-1].notify("notifications/message", logged, now=bench.now)
+        bench.run()
+    told = bench.take_all(bench.down.events, ServerNotified)
+    assert "error" in [(each.notification.params or {})["level"] for each in told]
     assert not bench.lost
 
 

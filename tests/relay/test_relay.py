@@ -13,8 +13,10 @@ from sansmcp.events import (
     CallFailed,
     CallReceived,
     ClientNotified,
+    ClientResponseReceived,
     Closed,
     Connected,
+    ListenersChanged,
     ProgressReceived,
     ServerNotified,
     ServerRequestCancelled,
@@ -116,17 +118,21 @@ def test_a_question_that_the_upstream_withdraws(down: tuple[str, str], up: tuple
     assert not bench.up.server_events
 
 
-def test_several_questions_reach_a_modern_client_one_after_the_other() -> None:
+def message_of(asked: Request) -> Any:
+    return (asked.params or {})["message"]
+
+
+def test_the_questions_of_one_round_reach_a_modern_client_together() -> None:
     bench = Bench(NEW_HTTP, OLD_HTTP)
     call = begun(bench)
     requests = {name: InputRequest(ASK, {**FORM, "message": name}) for name in "ab"}
     bench.respond(call, InputRequired(requests, 1))
-    for name in "ab":
-        asked = question(bench)
-        assert asked.params is not None
-        assert asked.params["message"] == name
-        bench.client.respond(asked.id, {"action": "accept", "content": {"n": name}}, now=bench.now)
-        bench.run()
+    asked = [each.request for each in bench.take_all(bench.down.events, ServerRequestReceived)]
+    assert sorted(map(message_of, asked)) == ["a", "b"]
+    for each in asked:
+        accepted = {"action": "accept", "content": {"n": message_of(each)}}
+        bench.client.respond(each.id, accepted, now=bench.now)
+    bench.run()
     again = bench.arrived()
     assert [again.handler_input.input_responses[name]["content"]["n"] for name in "ab"] == [
         "a",
@@ -134,6 +140,45 @@ def test_several_questions_reach_a_modern_client_one_after_the_other() -> None:
     ]
     bench.respond(again, {})
     assert isinstance(bench.outcome(), CallCompleted)
+
+
+@pytest.mark.parametrize("is_withdrawn", [True, False])
+def test_a_question_that_comes_while_a_modern_client_gives_its_input(is_withdrawn: bool) -> None:
+    """It is the next round, unless it is withdrawn before."""
+    bench = Bench(NEW_HTTP, OLD_HTTP)
+    call = begun(bench)
+    ask(bench, call, **FORM)
+    asked = question(bench)
+    id = ask(bench, call, **{**FORM, "message": "and then?"})
+    assert not bench.take_all(bench.down.events, ServerRequestReceived)
+    if is_withdrawn:
+        call.withdraw(id, "not needed", now=bench.now)
+    bench.client.respond(asked.id, {"action": "decline"}, now=bench.now)
+    bench.run()
+    if not is_withdrawn:
+        asked = question(bench)
+        assert message_of(asked) == "and then?"
+        bench.client.respond(asked.id, {"action": "decline"}, now=bench.now)
+        bench.run()
+    bench.respond(call, {"a": 1})
+    assert isinstance(bench.outcome(), CallCompleted)
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_question_that_is_withdrawn_at_once(others: int) -> None:
+    bench = Bench(NEW_HTTP, OLD_HTTP)
+    call = begun(bench)
+    ids = [call.ask(ASK, FORM, timeout=30, now=bench.now) for _ in range(others + 1)]
+    call.withdraw(ids[0], "not needed", now=bench.now)
+    bench.run()
+    for each in bench.take_all(bench.down.events, ServerRequestReceived):
+        bench.client.respond(each.request.id, {"action": "decline"}, now=bench.now)
+    assert len(bench.take_all(bench.up.server_events, ClientResponseReceived)) == 0
+    bench.run()
+    assert len(bench.take_all(bench.up.server_events, ClientResponseReceived)) == others
+    bench.respond(call, {})
+    assert isinstance(bench.outcome(), CallCompleted)
+    assert not bench.down.events
 
 
 def test_the_result_waits_for_a_modern_client_that_gives_its_input() -> None:
@@ -193,9 +238,17 @@ def test_a_client_that_comes_back_too_late() -> None:
     assert error_of(bench).code == -32602
 
 
-@pytest.mark.parametrize("down", [OLD_HTTP, NEW_HTTP], ids=str)
-def test_a_client_that_cannot_be_asked(down: tuple[str, str]) -> None:
-    bench = Bench(down, OLD_HTTP, asked_of={"roots": {}})
+@pytest.mark.parametrize(
+    ("down", "asked_of"),
+    [
+        (OLD_HTTP, {"roots": {}}),
+        (NEW_HTTP, {"roots": {}}),
+        (NEW_HTTP, {"elicitation": {"url": {}}}),
+    ],
+    ids=str,
+)
+def test_a_client_that_cannot_be_asked(down: tuple[str, str], asked_of: Any) -> None:
+    bench = Bench(down, OLD_HTTP, asked_of=asked_of)
     call = begun(bench)
     ask(bench, call)
     (lost,) = bench.lost
@@ -336,6 +389,75 @@ def test_subscriptions_of_an_old_client_at_a_new_server() -> None:
         bench.call("resources/unsubscribe", {"uri": "a:b"})
         assert isinstance(bench.outcome(), CallCompleted)
     assert not bench.lost
+
+
+def uris_of(bench: Bench, method: str) -> list[str]:
+    """Return the resources that calls at the upstream server name."""
+    calls = [e.call for e in bench.take_all(bench.up.server_events, CallReceived)]
+    return [str((c.request.params or {}).get("uri")) for c in calls if c.request.method == method]
+
+
+def test_a_new_client_that_listens_is_subscribed_at_an_old_server() -> None:
+    bench = Bench(NEW_HTTP, OLD)
+    filters = (["a:b", "a:c"], ["a:b"])
+    handles = [bench.call("subscriptions/listen", listen_to(uris)) for uris in filters]
+    assert uris_of(bench, "resources/subscribe") == ["a:b", "a:c"]
+    bench.client.cancel(handles[0], now=bench.now)
+    bench.run()
+    assert uris_of(bench, "resources/unsubscribe") == ["a:c"]
+
+
+def test_a_new_client_that_listens_to_several_resources_has_one_listener_at_a_new_server() -> None:
+    bench = Bench(NEW_HTTP, NEW_HTTP)
+    listener = bench.call("subscriptions/listen", listen_to(["a:b", "a:c"]))
+    assert bench.up.server.listened_resources == {"a:b", "a:c"}
+    bench.client.cancel(listener, now=bench.now)
+    bench.run()
+    assert not bench.up.server.listened_resources
+
+
+def test_the_listeners_of_a_relay_of_one_session_are_not_those_of_other_clients() -> None:
+    bench = Bench(OLD_HTTP, NEW_HTTP)
+    relay = Relay(bench.down.server, bench.up.client, session=bench.down.server.sessions[0])
+    assert relay.receive_server_event(ListenersChanged(), now=0.0) is None
+
+
+def listen_to(uris: list[str]) -> dict[str, Any]:
+    return {"notifications": {"resourceSubscriptions": uris}}
+
+
+def test_a_listener_that_the_server_ends_is_replaced() -> None:
+    bench = Bench(NEW_HTTP, NEW_HTTP)
+    bench.call("subscriptions/listen", listen_to(["a:b"]))
+    bench.up.server.enter_lame_duck(now=bench.now)
+    bench.run()
+    assert bench.up.server.listened_resources == {"a:b"}
+    assert bench.relay is not None
+    failed = CallFailed(2, JsonRpcError(-1, "no"))
+    for event in (CallCompleted(1, {}), failed):
+        bench.relay.receive_client_event(event, now=bench.now)
+    bench.wait(6)
+    bench.up.server.publish("notifications/tools/list_changed", now=bench.now)
+    bench.run()
+
+
+def test_subscriptions_that_have_to_wait_for_running_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(NEW_HTTP, OLD)
+
+    def refuse(*arguments: Any, **settings: Any) -> int:
+        raise LocalProtocolError("too many")
+
+    with monkeypatch.context() as full:
+        full.setattr(bench.up.client, "call", refuse)
+        listener = bench.call("subscriptions/listen", listen_to(["a:b"]))
+    assert not uris_of(bench, "resources/subscribe")
+    bench.wait(6)
+    assert uris_of(bench, "resources/subscribe") == ["a:b"]
+    with monkeypatch.context() as full:
+        full.setattr(bench.up.client, "call", refuse)
+        bench.client.cancel(listener, now=bench.now)
+        bench.run()
+    assert not uris_of(bench, "resources/unsubscribe")
 
 
 def test_a_session_that_ends_is_subscribed_to_nothing() -> None:
