@@ -53,6 +53,7 @@ from .meta_keys import (
     LISTEN,
     LOG_LEVEL,
     OWN_META,
+    SERVER_INFO,
     SUBSCRIPTION_ID,
     UPDATED,
     meta_of,
@@ -708,10 +709,21 @@ def _result_for(revision: Revision, result: Any) -> Any:
     members = json.as_object(result) or {}
     kind = members.get("resultType")
     if kind == "complete" and not revision.result_type:
-        return {name: value for name, value in members.items() if name != "resultType"}
+        return _without_server_info(members)
     if kind == "input_required" and revision.result_type:
         return _input_required(members)
     return result
+
+
+def _without_server_info(members: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a result of 2026-07-28 without the members that older revisions do not have."""
+    given = {name: value for name, value in members.items() if name != "resultType"}
+    meta = json.as_object(given.get("_meta"))
+    if meta is not None and SERVER_INFO in meta:
+        given["_meta"] = {name: value for name, value in meta.items() if name != SERVER_INFO}
+        if not given["_meta"]:
+            del given["_meta"]
+    return given
 
 
 def _input_required(members: Mapping[str, Any]) -> InputRequired:

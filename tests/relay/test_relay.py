@@ -505,12 +505,23 @@ def test_a_result_that_a_revision_does_not_have() -> None:
     assert "cannot be sent" in error_of(bench).message
 
 
-def test_an_old_client_gets_no_result_type() -> None:
+@pytest.mark.parametrize("meta", [None, {"com.example/x": 1}])
+def test_an_old_client_gets_nothing_that_only_2026_07_28_has(meta: Any) -> None:
     bench = Bench(OLD, NEW)
-    bench.respond(begun(bench), {"a": 1})
+    result = {"a": 1} if meta is None else {"a": 1, "_meta": meta}
+    bench.respond(begun(bench), result)
     end = bench.outcome()
     assert isinstance(end, CallCompleted)
-    assert "resultType" not in end.result
+    assert end.result == result
+
+
+def test_an_old_client_gets_a_result_without_a_server_as_it_is() -> None:
+    bench = Bench(OLD, NEW)
+    begun(bench)
+    upstream_result(bench, {"resultType": "complete", "_meta": {"a": 1}}, handle=2)
+    end = bench.outcome()
+    assert isinstance(end, CallCompleted)
+    assert end.result == {"_meta": {"a": 1}}
 
 
 def test_a_client_that_comes_back_without_its_input_is_asked_again() -> None:
@@ -586,10 +597,10 @@ def test_a_kind_of_result_that_no_one_has_declared() -> None:
     assert "'com.example/half'" in str(end.error)
 
 
-def upstream_result(bench: Bench, result: Any) -> None:
+def upstream_result(bench: Bench, result: Any, handle: int = 1) -> None:
     """Let the upstream client report a result that servers of this library do not send."""
     assert bench.relay is not None
-    bench.relay.receive_client_event(CallCompleted(1, result), now=bench.now)
+    bench.relay.receive_client_event(CallCompleted(handle, result), now=bench.now)
     bench.run()
 
 
