@@ -95,7 +95,7 @@ def test_clients_in_typescript(
 def test_the_inspector(direct: Places, bridged: Places, transport: str) -> None:
     echo = ("--tool-name", "echo", "--tool-arg", "text=hi")
     for words in (("tools/list",), ("tools/call", *echo), ("resources/list",)):
-        seen = []
+        seen: list[Any] = []
         for places in (direct, bridged):
             kind, *target = places.words(transport)
             seen.append(
@@ -125,7 +125,7 @@ def test_mcp_remote(direct: Places, bridged: Places, tmp_path: Path) -> None:
                 await client.read_resource("example://greeting"),
             ]
 
-    seen = []
+    seen: list[Any] = []
     for places in (direct, bridged):
 
         async def use(url: str = places.url) -> None:
