@@ -39,6 +39,7 @@ from .events import (
     ServerRequestCancelled,
     ServerRequestReceived,
     SessionClosed,
+    TaskUpdated,
 )
 from .input_required import (
     INPUT_RESPONSES,
@@ -88,11 +89,13 @@ def relay_app(connected: Connected) -> App:
 
     Returns:
         An App that takes every method. Its handler only raises: a :class:`Relay` takes the calls
-        from the events of the server.
+        from the events of the server. If the upstream has tasks at 2026-07-28, so has the App, and
+        the server needs a store and a clock for them.
     """
     capabilities = dict(connected.capabilities)
     extensions = dict(json.as_object(capabilities.get("extensions")) or {})
-    if extensions.pop(EXTENSION, None) is not None:  # the upstream client follows the tasks itself
+    has_tasks = extensions.pop(EXTENSION, None) is not None
+    if has_tasks:  # the server declares those of its own
         capabilities["extensions"] = extensions
     info = connected.server_info
     app = App(
@@ -102,6 +105,8 @@ def relay_app(connected: Connected) -> App:
         capabilities=capabilities,
     )
     app.fallback(_relayed, inline=True)
+    if has_tasks:
+        app.handler("tools/call", inline=True, task="optional")(_relayed)
     return app
 
 
@@ -485,6 +490,8 @@ class Relay:
                 self._upstream_ended(handle, event, now)
             case ProgressReceived(call=handle):
                 self._progress(event, self._by_handle.get(handle), now)
+            case TaskUpdated(call=handle):
+                self._became_task(self._by_handle.get(handle), now)
             case ServerNotified(handle, notification):
                 return self._notified(handle, notification, now)
             case ServerRequestReceived(handle, request):
@@ -551,6 +558,11 @@ class Relay:
         if pairing.progress is None or event.progress > pairing.progress:
             pairing.progress = event.progress
             pairing.call.progress(event.progress, event.total, event.message, now=now)
+            self._note_full(pairing.call)
+
+    def _became_task(self, pairing: _Pairing | None, now: float) -> None:
+        """Make the call of a client a task, if its client can follow tasks."""
+        if pairing is not None and pairing.call.become_task(now=now):
             self._note_full(pairing.call)
 
     def _notified(self, handle: int | None, message: Notification, now: float) -> str | None:

@@ -32,6 +32,8 @@ from sansmcp.effects import (
     StoreAppend,
     StoreDrop,
     StoreRead,
+    StoreUnwatch,
+    StoreWatch,
     Wake,
     WriteStdin,
 )
@@ -105,8 +107,8 @@ class Leg:
         self.server = Server(
             self._app,
             new_token=self._tokens,
-            resumable=self.transport != STDIO,
             http_sse="/sse" if self.transport == SSE else None,
+            wall_clock=lambda: self.now,
             state_signer=StateSigner(keys=(b"0123456789abcdef",), clock=lambda: self.now),
         )
         self.pipe = ServerPipe(self.server, now=self.now) if self.transport == STDIO else None
@@ -153,7 +155,7 @@ class Leg:
             self._perform(effect)
         while not isinstance(wake := self.server.next_effect(), Idle):
             moved = True
-            if not isinstance(wake, Wake):
+            if not isinstance(wake, Wake | StoreWatch | StoreUnwatch):  # the store is polled
                 assert isinstance(wake, StoreAppend | StoreRead | StoreDrop)
                 self.server.perform_store_effect(wake, self._store, now=self.now)
         for number, line in tuple(self._lines.items()):
@@ -219,6 +221,7 @@ class Bench:
         *,
         asked_of: Mapping[str, Any] = EVERYTHING,
         offered: Mapping[str, Any] = OFFERED,
+        tasks: bool = False,
     ) -> None:
         self.now = 0.0
         self.lost: list[str] = []
@@ -227,6 +230,8 @@ class Bench:
         """The notifications of the upstream server."""
         upstream = App("upstream", "7", instructions="Ask.", capabilities=offered)
         upstream.fallback(print)
+        if tasks:
+            upstream.handler("tools/call", task="optional")(print)
         self.up = Leg(up, upstream, EVERYTHING)
         self.relay: Relay | None = None
         while self.up.drive():

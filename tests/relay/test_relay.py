@@ -21,6 +21,7 @@ from sansmcp.events import (
     ServerNotified,
     ServerRequestCancelled,
     ServerRequestReceived,
+    TaskUpdated,
 )
 from sansmcp.input_required import HandlerInput
 from sansmcp.messages import Notification, Request
@@ -62,7 +63,7 @@ def begun(bench: Bench, **settings: Any) -> ServerCall:
 # The app
 
 
-def test_the_app_is_that_of_the_upstream_server_without_its_tasks() -> None:
+def test_the_app_is_that_of_the_upstream_server_with_tasks_of_its_own() -> None:
     extensions = {EXTENSION: {}, "com.example/x": {"a": 1}}
     connected = Connected(
         transport=HTTP,
@@ -350,9 +351,89 @@ def test_nothing_can_be_asked_of_an_upstream_that_is_closed() -> None:
 def test_an_upstream_that_ends_ends_its_calls() -> None:
     bench = Bench(OLD, OLD)
     begun(bench)
-    bench.up.client.close(now=bench.now)
+    bench.up.client.close("the gateway restarts", now=bench.now)
     bench.run()
-    assert "gave no result" in error_of(bench).message
+    message = error_of(bench).message
+    assert "gave no result" in message
+    assert "was cancelled: the gateway restarts" in message
+
+
+# Tasks
+
+
+def task_of(bench: Bench) -> tuple[int, ServerCall]:
+    """Make a call that becomes a task of the upstream server; return its handle and the call."""
+    handle = bench.call(wants_progress=False)
+    call = bench.arrived()
+    assert call.become_task(now=bench.now)
+    bench.run()
+    assert call.is_task
+    return handle, call
+
+
+@pytest.mark.parametrize("down", [OLD, OLD_HTTP, NEW, NEW_HTTP], ids=str)
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_a_task_of_the_upstream_server(down: tuple[str, str], is_cancelled: bool) -> None:
+    """A client that can follow tasks gets one of the relay's server, the others a plain call."""
+    bench = Bench(down, NEW_HTTP, tasks=True)
+    handle, call = task_of(bench)
+    told = bench.take_all(bench.down.events, TaskUpdated)
+    assert len(told) == (down in (NEW, NEW_HTTP))
+    bench.wait(20)
+    assert call.is_running
+    if is_cancelled:
+        bench.client.cancel(handle, now=bench.now)
+        bench.wait(5)
+        assert not call.is_running
+        return
+    bench.respond(call, {"a": 1})
+    bench.wait(10)
+    end = bench.outcome()
+    assert isinstance(end, CallCompleted)
+    assert end.result["a"] == 1
+
+
+def test_a_task_survives_its_connection_and_asks_for_input() -> None:
+    bench = Bench(NEW_HTTP, NEW_HTTP, tasks=True)
+    _, call = task_of(bench)
+    bench.down.cut()
+    bench.wait(5)
+    bench.respond(call, InputRequired({"who": InputRequest(ASK, FORM)}, "s"))
+    bench.wait(10)
+    accepted: dict[str, Any] = {"action": "accept", "content": {}}
+    bench.client.respond(question(bench).id, accepted, now=bench.now)
+    bench.wait(10)
+    again = bench.arrived()
+    assert dict(again.handler_input.input_responses) == {"who": accepted}
+    bench.respond(again, {"a": 1})
+    bench.wait(10)
+    end = bench.outcome()
+    assert isinstance(end, CallCompleted)
+    assert end.result["a"] == 1
+    assert not bench.lost
+
+
+def test_the_task_of_a_call_that_no_client_made() -> None:
+    bench = Bench(NEW_HTTP, NEW_HTTP)
+    assert bench.relay is not None
+    other = TaskUpdated(call=99, task_id="t", status="working", message=None)
+    assert bench.relay.receive_client_event(other, now=0.0) is None
+
+
+def test_the_tasks_of_2025_11_25_are_calls_like_others() -> None:
+    """Their requests and results are relayed between clients and servers that both have them."""
+    bench = Bench(OLD_HTTP, OLD, offered={"tasks": {"list": {}}})
+    task = {"task": {"taskId": "t", "status": "working"}}
+    bench.call("tools/call", {"name": "x", "task": {"ttl": 1}})
+    call = bench.arrived()
+    assert (call.request.params or {})["task"] == {"ttl": 1}
+    bench.respond(call, task)
+    end = bench.outcome()
+    assert isinstance(end, CallCompleted)
+    assert end.result == task
+    bench.call("tasks/result", {"taskId": "t"})
+    bench.respond(bench.arrived(), {"content": []})
+    assert isinstance(bench.outcome(), CallCompleted)
 
 
 def test_the_level_of_an_old_client_comes_with_each_call_to_a_new_server() -> None:
