@@ -301,6 +301,26 @@ def test_sessions_of_their_own_or_a_shared_one(shared: bool) -> None:
     run(main())
 
 
+def test_the_upstream_connection_of_an_idle_session_ends() -> None:
+    """So do processes. The client, which opens a new session then, sees nothing of it."""
+
+    async def main() -> None:
+        limits = sansmcp.Limits(session_idle_timeout=0.2)
+        app = named("one", "a")
+        async with (
+            sansmcp_asyncio.serve(app, http=LOCAL, versions=(OLD,)) as serving,
+            open_bridge([Upstream("one", serving.url)], http=LOCAL, limits=limits) as bridge,
+        ):
+            core = serving.core
+            before = len(core.sessions)
+            quiet: Any = {"versions": (OLD,), "standalone_stream": False}
+            async with sansmcp_asyncio.connect(bridge.url, **quiet) as client:
+                await until(lambda: len(core.sessions) == before)
+                await client.list_tools()
+
+    run(main())
+
+
 @pytest.mark.parametrize("down", [OLD, NEW])
 @pytest.mark.parametrize("up", [OLD, NEW])
 def test_a_changed_list(down: str, up: str) -> None:

@@ -58,6 +58,13 @@ def test_a_client_that_leaves_at_once() -> None:
     assert (done.status, done.out) == (0, "")
 
 
+def test_the_trace_names_both_sides() -> None:
+    ping = '{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n'
+    done = run("bridge", "--to", "stdio", "--trace", "--", *STDIO, input=ping)
+    assert "clients < " in done.err
+    assert "upstream > starts " in done.err
+
+
 def test_a_client_that_speaks_no_json() -> None:
     done = run("bridge", "--to", "stdio", "--", *STDIO, input="hello\n")
     assert done.status == 0
