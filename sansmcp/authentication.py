@@ -108,9 +108,15 @@ class Refusal:
 
 @attrs.frozen
 class PeerCredentials:
-    """The process at the other end of a Unix domain socket, as the kernel reports it."""
+    """The process at the other end of a Unix domain socket, as the kernel reports it.
 
-    pid: int
+    Attributes:
+        pid: the id of the process; None on systems that report only its user (macOS, FreeBSD).
+        uid: the id of its user.
+        gid: the id of its first group.
+    """
+
+    pid: int | None
     uid: int
     gid: int
 

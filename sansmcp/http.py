@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeAlias
-from urllib.parse import quote, urljoin, urlsplit
+from urllib.parse import quote, unquote, urljoin, urlsplit
 
 import attrs
 
@@ -184,12 +184,15 @@ ResponsePart: TypeAlias = ResponseHead | BodyData | BodyEnd | ConnectionLost
 class Url:
     """The URL of an HTTP request.
 
+    The scheme ``http+unix`` is HTTP over a Unix socket. The percent-encoded path of the socket
+    stands where other URLs have the host: ``http+unix://%2Frun%2Fmcp.sock/mcp``.
+
     Attributes:
-        scheme: ``"http"`` or ``"https"``.
-        host: name or address, without brackets.
-        port: the port, never missing.
+        scheme: ``"http"``, ``"https"`` or ``"http+unix"``.
+        host: name or address, without brackets; or the path of a Unix socket, percent-encoded.
+        port: the port, never missing; 0 for a Unix socket.
         target: path and query.
-        authority: the value of the ``Host`` header.
+        authority: the value of the ``Host`` header; ``localhost`` for a Unix socket.
     """
 
     scheme: str
@@ -203,33 +206,37 @@ class Url:
         repr=False,
     )
     _text: str = attrs.field(
-        default=attrs.Factory(
-            lambda self: f"{self.scheme}://{self.authority}{self.target}", takes_self=True
-        ),
+        default=attrs.Factory(lambda self: _text(self), takes_self=True),
         init=False,
         eq=False,
         repr=False,
     )
 
     @classmethod
+    def of_socket(cls, path: str, target: str) -> Url:
+        """Return the URL for a target at the Unix socket with an absolute path."""
+        return cls(_UNIX, quote(path, "", errors="surrogateescape"), 0, target)
+
+    @classmethod
     @lru_cache(maxsize=16)  # a client requests the same one again and again
     def parse(cls, text: str) -> Url:
-        """Parse ``http://host:port/path?query``.
+        """Parse ``http://host:port/path?query``, or the URL of a Unix socket.
 
         Raises:
-            LocalProtocolError: another scheme, a missing host, a bad port, a user name or password
-                (which would get into logs), or a character that URLs must not have. The message
-                shows neither credentials nor the query.
+            LocalProtocolError: another scheme, a missing host, a bad port, a socket without an
+                absolute path, a user name or password (which would get into logs), or a character
+                that URLs must not have. The message shows neither credentials nor the query.
         """
         shown = hide_credentials(text)
         try:
             parts = urlsplit(text)
-            port = parts.port
+            is_unix = parts.scheme == _UNIX
+            port = None if is_unix else parts.port
         except ValueError:  # its text may contain a password
             raise LocalProtocolError(
                 f"Not a URL: {shown!r}: the host or port is malformed"
             ) from None
-        if parts.scheme not in ("http", "https") or not parts.hostname:
+        if not is_unix and (parts.scheme not in _DEFAULT_PORTS or not parts.hostname):
             raise LocalProtocolError(
                 f"Not an http or https URL: {shown!r}; write http://HOST:PORT/PATH"
             )
@@ -242,18 +249,30 @@ class Url:
                 f"Not a URL: {shown!r}: percent-encode what is not visible ASCII"
             )
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        return cls(parts.scheme, parts.hostname, port or _DEFAULT_PORTS[parts.scheme], target)
+        if is_unix:
+            return cls.of_socket(_path_of_socket(parts.netloc, shown), target)
+        host = parts.hostname or ""
+        return cls(parts.scheme, host, port or _DEFAULT_PORTS[parts.scheme], target)
 
     def join(self, reference: str) -> Url:
         """Resolve a reference, such as a ``Location`` header. Raises as :meth:`parse` does."""
+        # Servers know a Unix socket by the Host that was sent, so their URLs have that.
+        base = attrs.evolve(_BEHIND_SOCKET, target=self.target) if self.scheme == _UNIX else self
         try:
-            text = urljoin(str(self), reference)
+            text = urljoin(str(base), reference)
         except ValueError:
             shown = hide_credentials(reference)
             raise LocalProtocolError(
                 f"Not a URL: {shown!r}: the host or port is malformed"
             ) from None
-        return Url.parse(text)
+        url = Url.parse(text)
+        is_here = url.origin == base.origin
+        return attrs.evolve(self, target=url.target) if is_here else url
+
+    @property
+    def socket_path(self) -> str | None:
+        """The path of a Unix socket, as :func:`os.fsdecode` gives it; None for other schemes."""
+        return unquote(self.host, errors="surrogateescape") if self.scheme == _UNIX else None
 
     @property
     def shown(self) -> str:
@@ -270,6 +289,7 @@ class Url:
 
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
+_UNIX = "http+unix"
 
 
 def quoted_path(path: bytes) -> bytes:
@@ -281,8 +301,30 @@ def quoted_path(path: bytes) -> bytes:
 
 
 def _authority(url: Url) -> str:
+    if url.scheme == _UNIX:
+        return "localhost"
     host = f"[{url.host}]" if ":" in url.host else url.host
     return host if url.port == _DEFAULT_PORTS[url.scheme] else f"{host}:{url.port}"
+
+
+def _text(url: Url) -> str:
+    host = url.host if url.scheme == _UNIX else url.authority
+    return f"{url.scheme}://{host}{url.target}"
+
+
+def _path_of_socket(host: str, shown: str) -> str:
+    """Return the path of a Unix socket in a URL. Raises LocalProtocolError."""
+    path = unquote(host, errors="surrogateescape")
+    if ":" in host or not path.startswith("/") or "\0" in path:
+        raise LocalProtocolError(
+            f"Not the URL of a Unix socket: {shown!r}; percent-encode the absolute path of the "
+            "socket, slashes too: http+unix://%2Frun%2Fmcp.sock/mcp"
+        )
+    return path
+
+
+_BEHIND_SOCKET = Url("http", "localhost", 80)
+"""The server at a Unix socket, as it knows itself."""
 
 
 def request_host(head: RequestHead) -> bytes | None:

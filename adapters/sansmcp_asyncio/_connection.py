@@ -9,7 +9,7 @@ from typing import Protocol, cast
 
 import sansmcp_loop
 from sansmcp import ConnectionInfo, Idle, Server, ServerConnection, ServerPipe
-from sansmcp_local import connection_info, log_unexpected, pull, set_options
+from sansmcp_local import connection_info, log_unexpected, principal_of, pull, set_options
 
 
 class ConnectionOwner(Protocol):
@@ -145,6 +145,8 @@ class Connection(asyncio.Protocol):
             self._transport.set_write_buffer_limits(high=0)
         if (connected := transport.get_extra_info("socket")) is not None:
             set_options(connected)
+            if isinstance(self._connection, ServerConnection):
+                self._connection.principal = principal_of(connected)
         self._serving.connections.add(self)
         self._go_on()
 

@@ -12,12 +12,18 @@ import socket
 import ssl
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any, cast
+from typing import cast
 
 import sansmcp
 from sansmcp.addresses import AddressPolicy
 from sansmcp.effects import OpenExchange
-from sansmcp_local import allowed_addresses, is_readable, set_options
+from sansmcp_local import (
+    allowed_addresses,
+    connect_unix,
+    is_readable,
+    peer_address,
+    set_options,
+)
 from sansmcp_loop import AsyncioTask, wait_all_shielded
 
 from ._tasks import Tasks
@@ -114,6 +120,11 @@ class Pool(sansmcp.ConnectionPool):
         self, connection: sansmcp.ClientConnection, url: sansmcp.Url, host: str
     ) -> Stream:
         """Connect to the server of a URL, at ``host``: its name, or one of its addresses."""
+        if url.socket_path is not None:
+            _, stream = await self.loop.create_unix_connection(
+                lambda: Stream(self, connection), sock=connect_unix(url.socket_path)
+            )
+            return stream
         context = self._context(url)
         _, stream = await self.loop.create_connection(
             lambda: Stream(self, connection),
@@ -163,8 +174,7 @@ class Stream(asyncio.Protocol):
     @property
     def peer(self) -> str:
         """The IP address at the other end; empty if it has left already."""
-        name: Any = self._transport.get_extra_info("peername")
-        return str(name[0]) if name else ""
+        return peer_address(self._transport.get_extra_info("peername"))
 
     def send(self, exchange: int, request: bytes) -> None:
         """Send the request of an exchange."""
@@ -223,6 +233,8 @@ def _reason(error: Exception) -> str:
     match error:
         case ssl.SSLError() | socket.gaierror():
             pass  # their numbers are their own
+        case OSError(filename=str()):
+            pass  # that of connect_unix() is the system's
         case OSError(errno=int(number)):
             return f"{os.strerror(number)}: {error}"
         case _:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import socket
+import ssl
 import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from contextlib import ExitStack, suppress
@@ -72,8 +73,7 @@ class RunningServer(sansmcp_loop.RunningServer):
             await self._listen(endpoint.listeners, stack)
             if endpoint.streams is not None:
                 self._serve_stdio(endpoint.streams)
-            if self.url:
-                announce(self.url)
+            announce(endpoint.urls)
             self._taken = stack.pop_all()
         return self
 
@@ -161,10 +161,11 @@ class RunningServer(sansmcp_loop.RunningServer):
 
     # Where it serves
 
-    async def _listen(self, listeners: list[socket.socket], stack: ExitStack) -> None:
-        context = self._plan.options.ssl_context
-        timeout = None if context is None else self.core.limits.tls_handshake_timeout
-        for each in listeners:
+    async def _listen(
+        self, listeners: list[tuple[socket.socket, ssl.SSLContext | None]], stack: ExitStack
+    ) -> None:
+        for each, context in listeners:
+            timeout = None if context is None else self.core.limits.tls_handshake_timeout
             listener = await asyncio.get_running_loop().create_server(
                 self._accept, sock=each, ssl=context, ssl_handshake_timeout=timeout
             )

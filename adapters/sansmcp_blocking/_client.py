@@ -183,9 +183,10 @@ def connect(
     Close it with ``close()``, or use it as a context manager.
 
     Args:
-        target: the URL of an MCP endpoint, http or https; or the command that starts a server on
-            stdio (not on Windows), such as ``["python", "server.py"]``. Closing the client ends
-            that process, and all that it has started.
+        target: the URL of an MCP endpoint, http or https; or that of a Unix socket, such as
+            ``"http+unix://%2Frun%2Fmcp.sock/mcp"``; or the command that starts a server on stdio
+            (not on Windows), such as ``["python", "server.py"]``. Closing the client ends that
+            process, and all that it has started.
         request_handlers: functions that respond to the server's requests, by method, such as
             ``"elicitation/create"``. Each takes a :class:`sansmcp.ServerRequest` and returns the
             result, a JSON object, or raises JsonRpcError. Declare the request in ``capabilities``,

@@ -57,6 +57,8 @@ class _Connection:
         self._stream = stream
         self._patience = patience
         self._connection = kind(serving.core, driver=self, now=time.monotonic())
+        if isinstance(self._connection, ServerConnection) and isinstance(stream, SocketStream):
+            self._connection.principal = stream.principal
         self._idle: Idle | None = Idle.NEED_DATA
         """The idle state to enter when all bytes are sent; None to close the connection."""
         self._unsent = b""
@@ -249,8 +251,8 @@ class RunningServer(ThreadedServerDriver):
     def accept_on(self, endpoint: Endpoint) -> None:
         """Accept connections, and a client on stdio, until the server stops."""
         self.url = endpoint.url
-        for listener in endpoint.listeners:
-            accepting = self._accept(listener, self._plan.options.ssl_context)
+        for listener, context in endpoint.listeners:
+            accepting = self._accept(listener, context)
             self._accepting.append(self._loop.start(accepting))
         if endpoint.streams is not None:
             self._serve_stdio(endpoint.streams)
@@ -405,8 +407,8 @@ def serve(app: sansmcp.App, **settings: Unpack[ServeSettings]) -> RunningServer:
     serving = RunningServer(plan)
     with ExitStack() as stack:
         stack.callback(serving.release)
-        serving.accept_on(stack.enter_context(plan.open()))
+        endpoint = stack.enter_context(plan.open())
+        serving.accept_on(endpoint)
         serving.begin(stack.pop_all())
-    if serving.url:
-        announce(serving.url)
+    announce(endpoint.urls)
     return serving

@@ -14,7 +14,14 @@ from typing import Any, TypeVar
 
 import sansmcp
 from sansmcp.addresses import AddressPolicy
-from sansmcp_local import allowed_addresses, connection_info, set_options
+from sansmcp_local import (
+    allowed_addresses,
+    connect_unix,
+    connection_info,
+    peer_address,
+    principal_of,
+    set_options,
+)
 
 from ._loop import READ, WRITE, Steps, Wait
 
@@ -73,10 +80,15 @@ class SocketStream:
         return connection_info(self._fd, tls)
 
     @property
+    def principal(self) -> str:
+        """The user of a client at a Unix socket; empty for others."""
+        return principal_of(self._socket)
+
+    @property
     def peer(self) -> str:
         """The IP address at the other end; empty if it has left already."""
         with contextlib.suppress(OSError):
-            return str(self._socket.getpeername()[0])
+            return peer_address(self._socket.getpeername())
         return ""
 
     def close(self) -> None:
@@ -109,6 +121,8 @@ def open_stream(
     Its addresses are tried one after the other, if ``policy`` allows them; None allows all. Looking
     up a name blocks, without a timeout.
     """
+    if url.socket_path is not None:
+        return SocketStream(connect_unix(url.socket_path))
     found = socket.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
     if policy is not None:
         allowed = allowed_addresses(policy, url.host, found)

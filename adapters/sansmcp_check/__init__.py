@@ -19,11 +19,13 @@ from . import (
     client_endings,
     client_stdio,
     client_streams,
+    client_unix,
     server_calls,
     server_http,
     server_stdio,
     server_stopping,
     server_streams,
+    server_unix,
 )
 from .adapter_under_test import (
     Answer,
@@ -41,12 +43,16 @@ from .tools import stdio_app
 
 def client_checks() -> tuple[Check[ClientUnderTest], ...]:
     """Return the checks that every client has to pass."""
-    return checks_in(client_calls, client_streams, client_endings, client_connections, client_stdio)
+    return checks_in(
+        client_calls, client_streams, client_endings, client_connections, client_stdio, client_unix
+    )
 
 
 def server_checks() -> tuple[Check[ServerUnderTest], ...]:
     """Return the checks that every server has to pass."""
-    return checks_in(server_calls, server_streams, server_http, server_stopping, server_stdio)
+    return checks_in(
+        server_calls, server_streams, server_http, server_stopping, server_stdio, server_unix
+    )
 
 
 __all__ = [

@@ -53,6 +53,9 @@ class Feature(enum.Enum):
     GRACE = "grace"
     """Server: is notified of a stop early enough to end its event streams."""
 
+    UNIX = "Unix sockets"
+    """Client: connects to ``http+unix`` URLs. Server: serves at a Unix socket, without a port."""
+
 
 # Clients
 
@@ -138,7 +141,7 @@ class Running(Protocol):
     @property
     @abc.abstractmethod
     def url(self) -> str:
-        """The URL of the MCP endpoint, on a loopback address."""
+        """The URL of the MCP endpoint, on a loopback address or at a Unix socket."""
 
     @abc.abstractmethod
     def stop(self) -> None:
@@ -173,11 +176,21 @@ class ServerUnderTest(Protocol):
 
     @abc.abstractmethod
     def serve(
-        self, app: App, *, graceful_timeout: float, **settings: Unpack[SubjectSettings]
+        self,
+        app: App,
+        *,
+        graceful_timeout: float,
+        unix: str | None = None,
+        **settings: Unpack[SubjectSettings],
     ) -> Running:
         """Serve the application over HTTP on a free port of 127.0.0.1; return when it is ready.
 
-        ``graceful_timeout``: seconds that running calls get when the server stops.
+        Args:
+            app: the application.
+            graceful_timeout: seconds that running calls get when the server stops.
+            unix: the path of a Unix socket to serve at, instead of a port; given only with
+                Feature.UNIX.
+            settings: further settings.
         """
 
     @abc.abstractmethod

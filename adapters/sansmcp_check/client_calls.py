@@ -103,6 +103,11 @@ def calls_over_http_sse(subject: ClientUnderTest) -> None:
 
     Read every response as it arrives, while other requests are sent.
     """
+    call_over_http_sse(subject)
+
+
+def call_over_http_sse(subject: ClientUnderTest, unix: str | None = None) -> None:
+    """Connect over HTTP+SSE, at a port or a Unix socket, and make a call."""
     streams: list[Exchange] = []
 
     def stream(exchange: Exchange) -> None:
@@ -118,7 +123,7 @@ def calls_over_http_sse(subject: ClientUnderTest) -> None:
 
     scripts = {"GET": stream, "initialize": post, "tools/call": post}
     old: ClientSettings = {"transports": ("http+sse",), "versions": OLDEST}
-    with talking(subject, scripts, **old) as (client, _):
+    with talking(subject, scripts, unix=unix, **old) as (client, _):
         same(client.connected.transport, "http+sse", "the transport")
         same(call(client, _WORDS), _WORDS, "the result")
 

@@ -48,12 +48,13 @@ def talking(
     scripts: Mapping[str, Script] = SCRIPTS,
     request_handlers: Mapping[str, Answer] | None = None,
     piece: int = 0,
+    unix: str | None = None,
     **settings: Unpack[ClientSettings],
 ) -> Generator[tuple[ConnectedClient, FakeServer]]:
     """Connect a client to a FakeServer with these scripts, with a session by default."""
     settings.setdefault("versions", LEGACY)
     with (
-        FakeServer(scripts, piece=piece) as server,
+        FakeServer(scripts, piece=piece, unix=unix) as server,
         connected(subject, server.url, request_handlers, **settings) as client,
     ):
         yield client, server

@@ -15,9 +15,11 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType, TracebackType
 from typing import Any, BinaryIO, TypeAlias
 
+from sansmcp.http import Url
 from sansmcp.types import Self
 
 from .check import MOMENT, Broken, expect
+from .raw_client import Connection
 
 SESSION = "session-of-the-fake-server"
 
@@ -191,9 +193,18 @@ SCRIPTS: Mapping[str, Script] = MappingProxyType(
 class FakeServer:
     """The server. On exit it checks that the client has closed all its connections."""
 
-    def __init__(self, scripts: Mapping[str, Script] = SCRIPTS, *, piece: int = 0) -> None:
-        """``scripts``: by the key of the request; ``piece``: bytes per send, 0 for all at once."""
+    def __init__(
+        self, scripts: Mapping[str, Script] = SCRIPTS, *, piece: int = 0, unix: str | None = None
+    ) -> None:
+        """Set up the server.
+
+        Args:
+            scripts: by the key of the request.
+            piece: bytes per send, 0 for all at once.
+            unix: the path of a Unix socket to listen at; None for a free port.
+        """
         self.piece = piece
+        self._unix = unix
         self.exchanges: list[Exchange] = []
         self.connections = 0
         self.early: Script = lambda exchange: None
@@ -205,7 +216,12 @@ class FakeServer:
         self._is_closing = False
 
     def __enter__(self) -> Self:
-        self._listener = socket.create_server(("127.0.0.1", 0))
+        if self._unix is None:
+            self._listener = socket.create_server(("127.0.0.1", 0))
+        else:
+            self._listener = socket.socket(socket.AF_UNIX)
+            self._listener.bind(self._unix)
+            self._listener.listen()
         self._thread = threading.Thread(target=self._accept, daemon=True)
         self._thread.start()
         return self
@@ -229,13 +245,15 @@ class FakeServer:
         for connection in tuple(self._open):
             with contextlib.suppress(OSError):
                 connection.shutdown(socket.SHUT_RDWR)
-        socket.create_connection(self._listener.getsockname()).close()
+        Connection(self.url).close()
         self._thread.join()
         self._listener.close()
 
     @property
     def url(self) -> str:
         """The URL of the endpoint."""
+        if self._unix is not None:
+            return str(Url.of_socket(self._unix, "/mcp"))
         return f"http://127.0.0.1:{self._listener.getsockname()[1]}/mcp"
 
     @property
@@ -264,7 +282,8 @@ class FakeServer:
             if self._is_closing:
                 connection.close()
                 return
-            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._unix is None:
+                connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self.connections += 1
             self._open.append(connection)
             threading.Thread(target=self._converse, args=(connection,), daemon=True).start()

@@ -44,17 +44,19 @@ class Connection:
     def __init__(self, url: str, *, window: int | None = None) -> None:
         """``window``: the approximate size of the receive buffer, in bytes."""
         place = Url.parse(url)
-        self._socket = socket.socket()
+        path = place.socket_path
+        self._socket = socket.socket() if path is None else socket.socket(socket.AF_UNIX)
         if window is not None:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
         self._socket.settimeout(MOMENT)
         self._reader = self._socket.makefile("rb")
         try:
-            self._socket.connect((place.host, place.port))
+            self._socket.connect((place.host, place.port) if path is None else path)
         except BaseException:
             self.close()
             raise
-        self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        if path is None:
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def __enter__(self) -> Self:
         return self

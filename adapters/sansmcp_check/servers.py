@@ -21,11 +21,15 @@ def serving(
     subject: ServerUnderTest,
     *,
     graceful_timeout: float = 1.0,
+    unix: str | None = None,
     **settings: Unpack[SubjectSettings],
 ) -> Generator[tuple[Tools, Running]]:
     """Run a server of the subject within the block."""
     tools = Tools(subject)
-    running = subject.serve(tools.app, graceful_timeout=graceful_timeout, **settings)
+    if unix is None:
+        running = subject.serve(tools.app, graceful_timeout=graceful_timeout, **settings)
+    else:
+        running = subject.serve(tools.app, graceful_timeout=graceful_timeout, unix=unix, **settings)
     try:
         yield tools, running
     finally:

@@ -33,6 +33,11 @@ class ToolCall:
         self.arguments: dict[str, Any] = call.params.get("arguments", {})
         self.input_responses = call.input_responses
 
+    @property
+    def principal(self) -> str:
+        """The user of the client; empty if that is not known."""
+        return self._call.principal
+
     async def progress(self, done: int) -> None:
         """Report progress."""
         await _done(self._call.progress(done))
@@ -104,6 +109,7 @@ class Tools:
             "raise": self._raise,
             "raise what is not JSON": self._raise_what_is_not_json,
             "flood": self._flood,
+            "principal": self._principal,
             "print": self._print,
             "tell": self._tell,
         }
@@ -176,6 +182,9 @@ class Tools:
             self.sent += 1
         self.flooded.set()
         return {"done": True}
+
+    async def _principal(self, call: ToolCall) -> Any:
+        return {"principal": call.principal}
 
     async def _print(self, call: ToolCall) -> Any:
         print("a handler has printed this")

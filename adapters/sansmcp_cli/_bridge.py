@@ -22,7 +22,7 @@ from sansmcp_local import ConnectSettings, ServeSettings
 
 from ._credentials import add_authorization, authorization_for
 from ._output import Commands, UsageError, print_line, tracer
-from ._serve import address_of
+from ._serve import add_addresses, http_of, place_of
 from ._target import USAGE, add_headers, add_target, headers_of, process_of, target_of
 from ._with_asyncio import run
 
@@ -55,14 +55,9 @@ def add_to(commands: Commands) -> None:
         "--to",
         choices=(_STDIO, _HTTP, _HTTP_SSE),
         help="where clients connect; http-sse is both HTTP transports (default: stdio for a URL, "
-        "http for a command)",
+        "http for a command or with --unix)",
     )
-    command.add_argument(
-        "--http",
-        default="127.0.0.1:8000",
-        metavar="HOST:PORT",
-        help="port 0: a free one; 8000-8010: the first of these that is free",
-    )
+    add_addresses(command)
     command.add_argument("--path", default="/mcp", help="of the endpoint (default: %(default)s)")
     command.add_argument(
         "--serve-host",
@@ -105,7 +100,10 @@ def _bridge(options: argparse.Namespace) -> int:
     with ExitStack() as stack:
         upstreams = _upstreams(options, stack)
         is_command = not isinstance(upstreams[0].target, str)
-        to = options.to or (_HTTP if is_command or len(upstreams) > 1 else _STDIO)
+        is_http = is_command or len(upstreams) > 1 or options.unix is not None
+        to = options.to or (_HTTP if is_http else _STDIO)
+        if to == _STDIO and options.unix is not None:
+            raise UsageError("--to stdio serves no HTTP; leave out --unix, or write --to http")
         first_input = _first_input() if to == _STDIO else b""
         if to == _STDIO and not first_input:
             return 0  # the client has left
@@ -137,7 +135,7 @@ def _bridge(options: argparse.Namespace) -> int:
         try:
             run(main())
         except OSError as error:
-            raise UsageError(f"Cannot serve at {options.http}: {error}") from error
+            raise UsageError(f"Cannot serve at {place_of(options)}: {error}") from error
     return 0
 
 
@@ -147,7 +145,8 @@ def _serve_settings(options: argparse.Namespace, to: str) -> ServeSettings:
     hosts = (*sansmcp.SecurityPolicy().allowed_hosts, *options.serve_host)
     return {
         "stdio": is_stdio,
-        "http": None if is_stdio else address_of(options.http),
+        "http": None if is_stdio else http_of(options),
+        "unix": None if is_stdio else options.unix,
         "http_sse": "/sse" if to == _HTTP_SSE else None,
         "path": options.path,
         "policy": sansmcp.SecurityPolicy(allowed_hosts=hosts),

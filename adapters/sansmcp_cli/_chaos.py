@@ -182,7 +182,9 @@ def _listen(text: str) -> socket.socket:
 
 
 def _reach(url: sansmcp.Url) -> Address:
-    """Return the address at which the upstream takes connections."""
+    """Return the address at which the upstream takes connections. Raises UsageError."""
+    if url.socket_path is not None:
+        raise UsageError("chaos passes TCP connections on; serve the upstream with --http, too")
     try:
         with socket.create_connection((url.host, url.port), _CONNECT_TIMEOUT) as connection:
             address: Address = connection.getpeername()

@@ -88,7 +88,7 @@ def authorization_for(
     authorization at all, since it would register a client that nobody can use.
     """
     has_header = any(name.lower() == "authorization" for name, _ in headers_of(options))
-    if isinstance(target, list) or has_header:
+    if isinstance(target, list) or has_header or sansmcp.Url.parse(target).socket_path is not None:
         yield None
         return
     key = key_of(options, target)

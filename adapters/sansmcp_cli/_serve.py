@@ -25,6 +25,8 @@ from ._stores import open_store
 from ._target import add_revision, versions_of
 from ._workers import Inherited, Workers
 
+_DEFAULT_ADDRESS = "127.0.0.1:8000"
+
 _ENDING = 5.0
 """Seconds beyond these timeouts in which a worker ends its streams and closes its store."""
 
@@ -44,12 +46,7 @@ def add_to(commands: Commands) -> None:
     how = command.add_mutually_exclusive_group()
     how.add_argument("--stdio", action="store_true", help="on standard input and output only")
     how.add_argument("--dual", action="store_true", help="over HTTP and on stdio")
-    command.add_argument(
-        "--http",
-        default="127.0.0.1:8000",
-        metavar="HOST:PORT",
-        help="port 0: a free one; 8000-8010: the first of these that is free",
-    )
+    add_addresses(command)
     command.add_argument(
         "--path",
         default=attrs.fields(sansmcp.ServerOptions).path.default,
@@ -76,6 +73,34 @@ def add_to(commands: Commands) -> None:
     add_adapter(command)
     command.add_argument("--trace", action="store_true", help="show the conversations on stderr")
     command.set_defaults(run=_serve)
+
+
+def add_addresses(command: argparse.ArgumentParser) -> None:
+    """Add the options that tell where HTTP is served."""
+    command.add_argument(
+        "--http",
+        metavar="HOST:PORT",
+        help="port 0: a free one; 8000-8010: the first of these that is free (default: "
+        f"{_DEFAULT_ADDRESS}, or none with --unix)",
+    )
+    command.add_argument(
+        "--unix",
+        metavar="PATH",
+        help="serve HTTP at a Unix socket, without a port, for processes of the same user",
+    )
+
+
+def http_of(options: argparse.Namespace) -> tuple[str, int | range] | None:
+    """Return the host and port of --http; None to serve at --unix alone. Raises UsageError."""
+    if options.http is None and options.unix is not None:
+        return None
+    return address_of(options.http or _DEFAULT_ADDRESS)
+
+
+def place_of(options: argparse.Namespace) -> str:
+    """Return the places of --http and --unix for an error."""
+    http = options.http or (None if options.unix else _DEFAULT_ADDRESS)
+    return " and ".join(place for place in (http, options.unix) if place)
 
 
 def _add_keeping(command: argparse.ArgumentParser) -> None:
@@ -128,11 +153,14 @@ def _serve(options: argparse.Namespace) -> int:
     if options.worker is None and options.workers is not None:
         _run_workers(options)
         return 0
+    if options.stdio and options.unix is not None:
+        raise UsageError("--stdio serves on standard input and output only; write --dual --unix")
     adapter = adapter_of(options)
     app = adapter.EXAMPLE if options.app is None else _load(options.app)
     is_worker = options.worker is not None
     settings: ServeSettings = {
         "http": _http(options),
+        "unix": options.unix,
         "stdio": options.stdio or options.dual,
         "stop_on_stdin_eof": (options.stop_on_stdin_eof and not is_worker) or None,
         "lame_duck_timeout": _lame_duck_timeout(options),
@@ -158,7 +186,7 @@ def _http(options: argparse.Namespace) -> tuple[str, int | range] | list[socket.
     if options.stdio:
         return None
     inherited: Inherited | None = options.worker
-    return address_of(options.http) if inherited is None else inherited.listeners
+    return http_of(options) if inherited is None else inherited.listeners
 
 
 def _hosts(options: argparse.Namespace) -> tuple[str, ...]:
@@ -197,12 +225,14 @@ def _run_workers(options: argparse.Namespace) -> None:
         raise UsageError(f"--workers takes a number from 1 on, got {options.workers}")
     if options.stdio or options.dual:
         raise UsageError("--workers serves HTTP; standard input and output belong to one process")
+    if options.unix is not None:
+        raise UsageError("--workers serves at a port; a Unix socket belongs to one process")
     if options.workers > 1 and options.store is None:
         raise UsageError(
             f"--workers {options.workers} needs --store, a file or a URL of Redis: without it, a "
             "session exists only in the process that has opened it"
         )
-    address = address_of(options.http)
+    address = address_of(options.http or _DEFAULT_ADDRESS)
     try:
         with ExitStack() as stack:
             listeners = [stack.enter_context(each) for each in listen(address)]
@@ -245,9 +275,9 @@ def _stop_on_stdin_eof(stop: Callable[[], object]) -> None:
 
 
 def _explain(error: OSError, options: argparse.Namespace) -> str:
-    if error.filename is not None:
+    if error.filename is not None and options.unix is None:
         return f"Cannot write the state file: {error}"
-    return f"Cannot serve {'on stdio' if options.stdio else f'at {options.http}'}: {error}"
+    return f"Cannot serve {'on stdio' if options.stdio else f'at {place_of(options)}'}: {error}"
 
 
 def _load(reference: str) -> sansmcp.App:

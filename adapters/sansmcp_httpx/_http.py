@@ -22,6 +22,12 @@ def check_arguments(
         raise sansmcp.LocalProtocolError(f"Not a URL, and httpx starts no processes: {url!r}")
     if not isinstance(http, kind):
         raise sansmcp.LocalProtocolError(f"This needs an httpx.{kind.__name__}, and not {http!r}")
+    if "://" in url and sansmcp.Url.parse(url).socket_path is not None:
+        raise sansmcp.LocalProtocolError(
+            "httpx takes the path of a Unix socket in its transport: give the httpx client "
+            f"transport=httpx.HTTPTransport(uds=PATH), or AsyncHTTPTransport, and use the URL "
+            f"http://localhost{sansmcp.Url.parse(url).target}"
+        )
 
 
 def request_of(

@@ -5,9 +5,9 @@
 * Machines with the randomness and the clock of this process: :func:`new_client`,
   :func:`client_parts`, :func:`new_server`, :func:`server_parts`.
 * The sockets, streams and files of ``serve()``: :func:`serve_plan`, :func:`address_of`,
-  :func:`listen`, :class:`StandardStreams`, :class:`StateFile`.
-* Connections: :func:`pull`, :func:`is_readable`, :func:`connection_info`, :func:`set_options`,
-  :func:`allowed_addresses`.
+  :func:`listen`, :func:`listen_unix`, :class:`StandardStreams`, :class:`StateFile`.
+* Connections: :func:`pull`, :func:`is_readable`, :func:`connection_info`, :func:`peer_address`,
+  :func:`principal_of`, :func:`set_options`, :func:`allowed_addresses`, :func:`connect_unix`.
 * Server processes of clients: :class:`ServerProcess`, :class:`ChildProcess`,
   :func:`process_arguments`, :func:`environment_of`, :func:`signal_group`.
 * Logging: :func:`announce`, :func:`log_event`, :func:`log_unexpected`.
@@ -41,9 +41,17 @@ if TYPE_CHECKING:
         signal_group,
     )
     from ._serve import Endpoint, ServeOptions, ServePlan, ServeSettings, serve_plan
-    from ._sockets import allowed_addresses, connection_info, is_readable, set_options
+    from ._sockets import (
+        allowed_addresses,
+        connection_info,
+        is_readable,
+        peer_address,
+        principal_of,
+        set_options,
+    )
     from ._state_file import State, StateFile, read_state
     from ._streams import StandardStreams
+    from ._unix import connect_unix, listen_unix
 else:
     __getattr__, __dir__ = _lazy.names(
         globals(),
@@ -76,9 +84,17 @@ else:
                 "signal_group",
             ),
             "._serve": ("Endpoint", "ServeOptions", "ServePlan", "ServeSettings", "serve_plan"),
-            "._sockets": ("allowed_addresses", "connection_info", "is_readable", "set_options"),
+            "._sockets": (
+                "allowed_addresses",
+                "connection_info",
+                "is_readable",
+                "peer_address",
+                "principal_of",
+                "set_options",
+            ),
             "._state_file": ("State", "StateFile", "read_state"),
             "._streams": ("StandardStreams",),
+            "._unix": ("connect_unix", "listen_unix"),
         },
     )
 
@@ -104,6 +120,7 @@ __all__ = [
     "allowed_addresses",
     "announce",
     "client_parts",
+    "connect_unix",
     "connection_info",
     "environment_of",
     "explains",
@@ -112,10 +129,13 @@ __all__ = [
     "ki_protected",
     "ki_unprotected",
     "listen",
+    "listen_unix",
     "log_event",
     "log_unexpected",
     "new_client",
     "new_server",
+    "peer_address",
+    "principal_of",
     "process_arguments",
     "pull",
     "read_state",

@@ -18,6 +18,7 @@ from sansmcp.types import Unpack
 
 from ._options import options_of
 from ._processes import process_arguments
+from ._unix import check_unix_sockets
 
 _KNOWN_SERVERS = sansmcp.KnownServers()
 
@@ -71,8 +72,11 @@ def client_parts(target: str | Sequence[str], **settings: Unpack[ConnectSettings
     _check(settings, ConnectSettings)
     rest: dict[str, Any] = {**settings}
     options = options_of(ConnectOptions, rest)
+    core = new_client(target, **rest)
+    if isinstance(target, str) and sansmcp.Url.parse(target).socket_path is not None:
+        check_unix_sockets()
     process = process_arguments(options.env, inherit_env=options.inherit_env, cwd=options.cwd)
-    return ClientParts(new_client(target, **rest), options.ssl_context, process)
+    return ClientParts(core, options.ssl_context, process)
 
 
 def new_client(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections.abc import Sequence
 
 from sansmcp.events import RefusalSent, ServerEvent, StoreFailed
 
@@ -20,12 +21,15 @@ _said = set[str]()
 """The messages of once per process that were logged already."""
 
 
-def announce(url: str) -> None:
-    """Log the URL of a server, or print it to standard error if logging is not set up."""
+def announce(urls: Sequence[str]) -> None:
+    """Log the URLs of a server, or print them to standard error if logging is not set up."""
+    if not urls:
+        return
+    shown = " and ".join(urls)
     if _logger.hasHandlers():
-        _logger.info("serving MCP at %s", url)
+        _logger.info("serving MCP at %s", shown)
     elif sys.stderr is not None:
-        print(f"sansmcp: serving MCP at {url}", file=sys.stderr, flush=True)
+        print(f"sansmcp: serving MCP at {shown}", file=sys.stderr, flush=True)
 
 
 def log_unexpected(error: Exception) -> None:

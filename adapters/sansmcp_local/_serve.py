@@ -20,12 +20,14 @@ from ._machine import DriverSettings, ServerParts, server_parts
 from ._options import options_of
 from ._state_file import StateFile
 from ._streams import StandardStreams
+from ._unix import check_unix_sockets, listen_unix
 
 
 class ServeSettings(DriverSettings, total=False):
     """The keyword arguments that make :class:`ServeOptions`, DriverOptions and ServerOptions."""
 
     http: tuple[str, int | range] | Sequence[socket.socket] | None
+    unix: str | os.PathLike[str] | None
     ssl_context: ssl.SSLContext | None
     stdio: bool
     stop_on_stdin_eof: bool | None
@@ -38,22 +40,38 @@ def _check_delay(options: object, attribute: attrs.Attribute[float], seconds: fl
     check_delay(**{attribute.name: seconds})
 
 
+def _check_unix(options: object, attribute: object, path: Any) -> None:
+    if path is None:
+        return
+    check_unix_sockets()
+    is_path = isinstance(path, str) or hasattr(path, "__fspath__")
+    if not is_path or not os.fspath(path) or "\0" in os.fsdecode(path):
+        raise sansmcp.LocalProtocolError(
+            f"unix is the path of a Unix socket, such as '/run/user/1000/mcp.sock', got {path!r}"
+        )
+
+
 @attrs.frozen(kw_only=True)
 class ServeOptions:
     """Settings of ``serve()`` in all adapters, beside DriverOptions and ServerOptions.
 
-    Raises LocalProtocolError if neither ``http`` nor ``stdio`` is set.
+    Raises LocalProtocolError if none of ``http``, ``unix`` and ``stdio`` is set.
 
     Attributes:
         http: host and port to listen on, such as ``("127.0.0.1", 8000)``. Port 0 takes a free one,
             a range its first free one. Or a sequence of TCP sockets that listen already, such as
             those that several processes inherit; the server closes its own descriptors of them when
-            it stops. None: do not serve HTTP.
-        ssl_context: the TLS context to serve https with; None to serve plain http.
+            it stops. None: do not serve on a port.
+        unix: path of a Unix socket at which to serve HTTP without a port, alone or beside ``http``.
+            Only the user of this process, and root, can connect (mode 0600). Without
+            ``authenticate`` the principal of a client is its user, such as ``"uid:1000"``, if the
+            system reports it. The file that a dead server has left there is replaced. None: no
+            Unix socket.
+        ssl_context: the TLS context to serve https with at ``http``; None to serve plain http.
         stdio: True to serve on standard input and output (``sansmcp_blocking``: not on Windows). A
             ``print`` goes to standard error until the server stops.
         stop_on_stdin_eof: True to stop when standard input ends; None to do so only without
-            ``http``.
+            ``http`` and ``unix``.
         lame_duck_timeout: seconds between a stop and the refusal of new calls. Everything is still
             served meanwhile, but the answer at ``health_path`` has status 503, and each
             response closes its connection, so that load balancers and clients go elsewhere. A
@@ -66,6 +84,7 @@ class ServeOptions:
     """
 
     http: tuple[str, int | range] | Sequence[socket.socket] | None = None
+    unix: str | os.PathLike[str] | None = attrs.field(default=None, validator=_check_unix)
     ssl_context: ssl.SSLContext | None = None
     stdio: bool = False
     stop_on_stdin_eof: bool | None = None
@@ -74,8 +93,15 @@ class ServeOptions:
     state_file: str | os.PathLike[str] | None = None
 
     def __attrs_post_init__(self) -> None:
-        if self.http is None and not self.stdio:
-            raise sansmcp.LocalProtocolError("Nothing to serve on: set http, stdio, or both")
+        if not self.serves_http and not self.stdio:
+            raise sansmcp.LocalProtocolError("Nothing to serve on: set http, unix or stdio")
+        if self.ssl_context is not None and self.http is None:
+            raise sansmcp.LocalProtocolError("ssl_context is for http, which is not set")
+
+    @property
+    def serves_http(self) -> bool:
+        """True if the server serves HTTP, on a port or at a Unix socket."""
+        return self.http is not None or self.unix is not None
 
     @property
     def shares_listeners(self) -> bool:
@@ -85,19 +111,25 @@ class ServeOptions:
     @property
     def ends_with_stdin(self) -> bool:
         """True if the server stops when standard input ends."""
-        return self.http is None if self.stop_on_stdin_eof is None else self.stop_on_stdin_eof
+        return not self.serves_http if self.stop_on_stdin_eof is None else self.stop_on_stdin_eof
 
 
 @attrs.frozen
 class Endpoint:
     """The URL, sockets and streams of a server that is open."""
 
-    url: str
-    """The URL of the MCP endpoint; empty if the server does not serve HTTP."""
-    listeners: list[socket.socket]
-    """Sockets that listen already, and do not block."""
+    urls: tuple[str, ...]
+    """The URLs of the MCP endpoint: that of ``http``, then that of ``unix``."""
+    listeners: list[tuple[socket.socket, ssl.SSLContext | None]]
+    """Sockets that listen already, and do not block, each with the TLS context of its connections.
+    """
     streams: StandardStreams | None
     """Standard input and output; None if the server does not use them."""
+
+    @property
+    def url(self) -> str:
+        """The first of :attr:`urls`; empty if the server does not serve HTTP."""
+        return self.urls[0] if self.urls else ""
 
 
 @attrs.frozen(kw_only=True)
@@ -112,25 +144,36 @@ class ServePlan:
         """Listen, take standard input and output, and write the state file, until the block ends.
 
         Raises:
-            OSError: the address cannot be bound, or the state file cannot be written.
+            OSError: the address cannot be bound, the Unix socket cannot be created, or the state
+                file cannot be written.
             LocalProtocolError: ``http`` is not an address.
         """
         core, options = self.parts.core, self.options
         with ExitStack() as stack:
-            listeners: list[socket.socket] = []
-            url = ""
+            listeners: list[tuple[socket.socket, ssl.SSLContext | None]] = []
+            urls: list[str] = []
             if options.http is not None:
-                listeners = [stack.enter_context(listener) for listener in listen(options.http)]
+                ports = [stack.enter_context(listener) for listener in listen(options.http)]
+                listeners += [(listener, options.ssl_context) for listener in ports]
                 scheme = "http" if options.ssl_context is None else "https"
-                host, port, *_ = listeners[0].getsockname()
+                host, port, *_ = ports[0].getsockname()
                 if isinstance(options.http[0], str):
                     host = options.http[0]
-                url = str(sansmcp.Url(scheme, host, port, core.path))
+                urls.append(str(sansmcp.Url(scheme, host, port, core.path)))
+            path = None if options.unix is None else os.path.abspath(options.unix)
+            if path is not None:
+                listeners.append((stack.enter_context(listen_unix(path)), None))
+                urls.append(str(sansmcp.Url.of_socket(path, core.path)))
             streams = stack.enter_context(StandardStreams()) if options.stdio else None
+            endpoint = Endpoint(tuple(urls), listeners, streams)
             if options.state_file is not None:
-                transports = core.transports(http=options.http is not None, stdio=options.stdio)
-                stack.enter_context(StateFile(options.state_file, url=url, transports=transports))
-            yield Endpoint(url, listeners, streams)
+                transports = core.transports(http=options.serves_http, stdio=options.stdio)
+                stack.enter_context(
+                    StateFile(
+                        options.state_file, url=endpoint.url, unix=path, transports=transports
+                    )
+                )
+            yield endpoint
 
 
 def serve_plan(app: sansmcp.App, **settings: Unpack[ServeSettings]) -> ServePlan:

@@ -15,6 +15,11 @@ from sansmcp import ConnectionInfo, PeerCredentials
 from sansmcp.addresses import AddressPolicy
 
 _UCRED = struct.Struct("3i")
+"""Linux, ``struct ucred``: the ids of process, user and group."""
+_XUCRED = struct.Struct("=2Ih2xI")
+"""macOS and FreeBSD, the start of ``struct xucred``: version, user, number of groups, first group.
+"""
+_SOL_LOCAL = 0
 
 
 class Certified(Protocol):
@@ -29,6 +34,19 @@ class HasOptions(Protocol):
 
     def setsockopt(self, level: int, option: int, value: int, /) -> Any:
         """Set an option."""
+
+
+class AnySocket(Protocol):
+    """A socket of any library."""
+
+    @property
+    def family(self) -> int:
+        """The family of its addresses."""
+        ...
+
+    def fileno(self) -> int:
+        """Return its file descriptor."""
+        ...
 
 
 def is_readable(descriptor: int) -> bool:
@@ -52,9 +70,8 @@ def connection_info(descriptor: int, tls: Certified | None = None) -> Connection
         if copy.family in (socket.AF_INET, socket.AF_INET6):
             address: Any = copy.getpeername()
             peer = address[0], address[1]
-        elif hasattr(socket, "SO_PEERCRED"):
-            packed = copy.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
-            credentials = PeerCredentials(*_UCRED.unpack(packed))
+        else:
+            credentials = _credentials_of(copy)
     certificate = None if tls is None else tls.getpeercert()
     return ConnectionInfo(
         peer=peer,
@@ -62,6 +79,33 @@ def connection_info(descriptor: int, tls: Certified | None = None) -> Connection
         certificate=certificate or None,
         credentials=credentials,
     )
+
+
+def _credentials_of(connected: socket.socket) -> PeerCredentials | None:
+    if sys.platform == "linux":  # OpenBSD has the same option, and another order of the ids
+        packed = connected.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size)
+        return PeerCredentials(*_UCRED.unpack(packed))
+    if (option := getattr(socket, "LOCAL_PEERCRED", None)) is not None:
+        packed = connected.getsockopt(_SOL_LOCAL, option, 1024)
+        _, user, _, group = _XUCRED.unpack_from(packed)
+        return PeerCredentials(None, user, group)
+    return None
+
+
+def principal_of(connected: AnySocket) -> str:
+    """Return the principal of the client at a Unix socket: its user, such as ``"uid:1000"``.
+
+    It is empty for a TCP connection, and if the system does not report the user.
+    """
+    if connected.family != getattr(socket, "AF_UNIX", None):
+        return ""
+    credentials = connection_info(connected.fileno()).credentials
+    return "" if credentials is None else f"uid:{credentials.uid}"
+
+
+def peer_address(name: Any) -> str:
+    """Return the IP address in what ``getpeername()`` of a socket has returned; empty if none."""
+    return str(name[0]) if name and not isinstance(name, str) else ""
 
 
 _KEEP_ALIVE = (
@@ -104,7 +148,7 @@ def allowed_addresses(
 def set_options(connection: HasOptions) -> None:
     """Set the options of a TCP connection: keep-alive, a small send buffer, no delay.
 
-    An option that the system does not have is left out.
+    An option that the system, or a Unix socket, does not have is left out.
 
     TCP_NOTSENT_LOWAT makes slow readers visible. A socket with a buffer of megabytes becomes
     writable again only when a third of it is free; until then a slow reader seems to read nothing.

@@ -1,7 +1,7 @@
 """A file from which other processes learn the URL of a running server.
 
-It is JSON: ``url``, ``port``, ``pid``, ``transports`` and ``started`` (seconds since 1970). It is
-created atomically, and removed when the server stops.
+It is JSON: ``url``, ``port``, ``unix``, ``pid``, ``transports`` and ``started`` (seconds since
+1970). It is created atomically, and removed when the server stops.
 
 If the server crashed, the file is left behind, and is recognised as stale: no process has its
 ``pid``, or (on Linux) the one that has it began after ``started``, so the pid was used again. On
@@ -41,24 +41,39 @@ class State:
     """The URL and the process of a running server."""
 
     url: str | None
-    """None if the server does not serve HTTP."""
+    """That of the port, if it serves on one, else that of the Unix socket; None without HTTP."""
     port: int | None
     pid: int
     transports: tuple[str, ...]
     started: float
+    unix: str | None = None
+    """The path of its Unix socket; None if there is none."""
 
 
 class StateFile:
     """A context manager that writes the state file of this process, and removes it at the end."""
 
     def __init__(
-        self, path: str | os.PathLike[str], *, url: str, transports: tuple[str, ...]
+        self,
+        path: str | os.PathLike[str],
+        *,
+        url: str,
+        transports: tuple[str, ...],
+        unix: str | None = None,
     ) -> None:
-        """Set up the file; ``url`` is that of the MCP endpoint, or empty without HTTP."""
+        """Set up the file.
+
+        Args:
+            path: of the file.
+            url: that of the MCP endpoint, or empty without HTTP.
+            transports: their names.
+            unix: the path of the Unix socket; None if there is none.
+        """
         self._path = Path(path)
         self._state = State(
             url=url or None,
             port=urlsplit(url).port,
+            unix=unix,
             pid=os.getpid(),
             transports=transports,
             started=time.time(),
@@ -136,6 +151,7 @@ def _state_from(found: Mapping[str, Any]) -> State:
     return State(
         url=None if found["url"] is None else str(found["url"]),
         port=None if found["port"] is None else int(found["port"]),
+        unix=None if found.get("unix") is None else str(found["unix"]),
         pid=int(found["pid"]),
         transports=tuple(map(str, found["transports"])),
         started=float(found["started"]),

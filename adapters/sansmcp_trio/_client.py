@@ -105,9 +105,10 @@ async def connect(
     """Connect to an MCP server, and close the client when the block ends.
 
     Args:
-        target: the URL of an MCP endpoint, http or https; or the command that starts a server on
-            stdio, such as ``["python", "server.py"]``. The end of the block ends that process, and
-            all that it has started.
+        target: the URL of an MCP endpoint, http or https; or that of a Unix socket, such as
+            ``"http+unix://%2Frun%2Fmcp.sock/mcp"``; or the command that starts a server on stdio,
+            such as ``["python", "server.py"]``. The end of the block ends that process, and all
+            that it has started.
         request_handlers: functions that respond to the server's requests, by method, such as
             ``"elicitation/create"``. Each takes a :class:`sansmcp.ServerRequest` and returns the
             result, a JSON object, or raises JsonRpcError. It may be async; a plain one runs in the

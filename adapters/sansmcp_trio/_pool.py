@@ -14,6 +14,7 @@ import trio
 
 import sansmcp
 from sansmcp.effects import OpenExchange
+from sansmcp_local import peer_address
 
 from ._streams import AnyStream, open_stream, send_now, socket_of
 
@@ -110,7 +111,7 @@ class Stream:
     def peer(self) -> str:
         """The IP address at the other end; empty if it has left already."""
         with suppress(OSError):
-            return str(self._socket.getpeername()[0])
+            return peer_address(self._socket.getpeername())
         return ""
 
     @property

@@ -30,6 +30,7 @@ from sansmcp_local import (
     announce,
     explains,
     log_unexpected,
+    principal_of,
     pull,
     serve_plan,
 )
@@ -56,6 +57,8 @@ class _Driver:
         self._stream = stream
         self._send_timeout = send_timeout
         self._connection = kind(serving.core, driver=self, now=trio.current_time())
+        if isinstance(self._connection, ServerConnection) and isinstance(stream, trio.SocketStream):
+            self._connection.principal = principal_of(stream.socket)
         self._idle: Idle | None = Idle.NEED_DATA
         """The idle state to enter when all bytes are sent; None to close the connection."""
         self._unsent = b""
@@ -231,15 +234,14 @@ class RunningServer(sansmcp_loop.RunningServer):
             raise
 
     def _listeners(self, endpoint: Endpoint) -> list[trio.abc.Listener[Any]]:
-        bound = [
-            trio.SocketListener(trio.socket.from_stdlib_socket(each)) for each in endpoint.listeners
-        ]
-        if self._plan.options.ssl_context is None:
-            return list(bound)
-        return [
-            trio.SSLListener(one, self._plan.options.ssl_context, https_compatible=True)
-            for one in bound
-        ]
+        listeners: list[trio.abc.Listener[Any]] = []
+        for each, context in endpoint.listeners:
+            plain = trio.SocketListener(trio.socket.from_stdlib_socket(each))
+            if context is None:
+                listeners.append(plain)
+            else:
+                listeners.append(trio.SSLListener(plain, context, https_compatible=True))
+        return listeners
 
     async def _leave_to_others(self) -> None:
         """Be a lame duck for a while."""
@@ -322,8 +324,7 @@ async def serve(
         serving.url = endpoint.url
         async with plain_nursery() as nursery:
             nursery.start_soon(serving.run, endpoint)
-            if serving.url:
-                announce(serving.url)
+            announce(endpoint.urls)
             task_status.started(serving)
             try:
                 await serving.stopped.wait()

@@ -12,7 +12,7 @@ import trio
 
 import sansmcp
 from sansmcp.addresses import AddressPolicy
-from sansmcp_local import allowed_addresses, connection_info, set_options
+from sansmcp_local import allowed_addresses, connect_unix, connection_info, set_options
 
 from ._stdio import StdioStream
 
@@ -32,6 +32,9 @@ async def open_stream(
 
     Raises OSError or trio.BrokenResourceError.
     """
+    if url.socket_path is not None:
+        connected = trio.socket.from_stdlib_socket(connect_unix(url.socket_path))
+        return trio.SocketStream(connected)
     plain = await _open_tcp(url, policy)
     set_options(plain.socket)
     if url.scheme == "http":

@@ -276,8 +276,9 @@ class Client:
         """Create a client; :meth:`start` opens the session.
 
         Args:
-            target: the URL of an MCP endpoint, http or https; or the command that starts a server
-                on stdio, e.g. ``["python", "server.py"]``.
+            target: the URL of an MCP endpoint, http or https; or that of a Unix socket, e.g.
+                ``"http+unix://%2Frun%2Fmcp.sock/mcp"``; or the command that starts a server on
+                stdio, e.g. ``["python", "server.py"]``.
             jitter: returns a random number from 0 (inclusive) to 1 at each call, e.g.
                 ``random.random``.
             random_bytes: returns that many random bytes, e.g. ``secrets.token_bytes``; needed for
@@ -347,6 +348,11 @@ class Client:
         authorization = self._options.authorization
         if authorization is None or self._url is None:
             return None
+        if self._url.socket_path is not None:
+            raise LocalProtocolError(
+                "authorization (OAuth 2.1) is for http and https URLs; the server at a Unix socket "
+                "knows the user of the client. If it asks for a token, send it in headers"
+            )
         if random_bytes is None or wall_clock is None:
             raise LocalProtocolError(
                 "authorization needs random_bytes and wall_clock, e.g. secrets.token_bytes and "

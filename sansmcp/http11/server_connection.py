@@ -51,6 +51,8 @@ class ServerConnection:
 
     Attributes:
         exchange: the exchange of the present request, or of the next one.
+        principal: the user of all requests, set by the driver before the first byte; empty if it
+            does not know one. With ``authentication`` the result of that replaces it.
     """
 
     def __init__(self, server: Server, *, driver: Any = None, now: float) -> None:
@@ -82,6 +84,7 @@ class ServerConnection:
         self._closing = False
         self._is_refused = False
         self._must_send_continue = False
+        self.principal = ""
         self.exchange = server.open_exchange(driver)
 
     # Bytes in
@@ -198,6 +201,8 @@ class ServerConnection:
             self._must_send_continue = is_expected and self._reader.is_http_1_1
         if not head.target.startswith(b"/"):
             head = _origin_form(head)
+        if self.principal:
+            head = attrs.evolve(head, principal=self.principal)
         self._server.receive_part(self.exchange, head, now=self._server.now)
 
     def _refuse(self, error: RemoteProtocolError) -> None:

@@ -39,6 +39,7 @@ class AsgiRunning:
 class AsgiServers:
     lacks: Mapping[Feature, str] = {
         Feature.STDIO: "it is for HTTP",
+        Feature.UNIX: "sockets are up to the server",
         Feature.OWN_HTTP: "HTTP/1.1 is up to the server",
         Feature.GRACE: "servers end all requests before they say that they stop",
     }
@@ -56,6 +57,7 @@ class AsgiServers:
         app: sansmcp.App,
         *,
         graceful_timeout: float,
+        unix: str | None = None,
         **settings: Unpack[SubjectSettings],
     ) -> AsgiRunning:
         return AsgiRunning(self._host, asgi_app(app, graceful_timeout=graceful_timeout, **settings))

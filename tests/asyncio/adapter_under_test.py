@@ -155,11 +155,17 @@ class AsyncioServers:
         return asyncio.sleep(seconds)
 
     def serve(self, app: sansmcp.App, **settings: Any) -> _Running:
+        http = None if "unix" in settings else ("127.0.0.1", 0)
+
         async def serve() -> sansmcp_asyncio.RunningServer:
-            return await sansmcp_asyncio.serve(app, http=("127.0.0.1", 0), **settings).__aenter__()
+            return await sansmcp_asyncio.serve(app, http=http, **settings).__aenter__()
 
         loop = _Loop(self._kind)
-        return _Running(loop, loop.do(serve()))
+        try:
+            return _Running(loop, loop.do(serve()))
+        except BaseException:
+            loop.end()
+            raise
 
     def stdio_command(self) -> list[str]:
         return [sys.executable, "-m", __name__, self._kind]

@@ -103,7 +103,7 @@ async def test_the_first_free_port_of_a_range(world: ToolApp) -> None:
             await world.serve(http=("127.0.0.1", port))
     with pytest.raises(LocalProtocolError, match="must not be empty"):
         await world.serve(http=("127.0.0.1", range(0)))
-    with pytest.raises(LocalProtocolError, match="set http, stdio, or both"):
+    with pytest.raises(LocalProtocolError, match="set http, unix or stdio"):
         world.serve(http=None)
 
 

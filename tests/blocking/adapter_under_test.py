@@ -98,11 +98,13 @@ class BlockingServers(ServerUnderTest):
         app: sansmcp.App,
         *,
         graceful_timeout: float,
+        unix: str | None = None,
         **settings: Unpack[SubjectSettings],
     ) -> Running:
+        http = ("127.0.0.1", 0) if unix is None else None
         return _Running(
             sansmcp_blocking.serve(
-                app, http=("127.0.0.1", 0), graceful_timeout=graceful_timeout, **settings
+                app, http=http, unix=unix, graceful_timeout=graceful_timeout, **settings
             )
         )
 

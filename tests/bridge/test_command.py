@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 
-from ..cli.conftest import command, run
+import sansmcp
+
+from ..cli.conftest import command, run, started
 from ..cli.conftest import config as config
 from .processes import STDIO, running
 
@@ -37,6 +40,23 @@ def test_the_deprecated_transport() -> None:
         assert echoed("call", url.replace("/mcp", "/sse"), *ECHO) == "hi"
         probed = run("probe", url.replace("/mcp", "/sse"))
         assert "http+sse         yes" in probed.out
+
+
+def test_unix_sockets_on_both_sides() -> None:
+    with tempfile.TemporaryDirectory() as directory:
+        near, far = f"{directory}/near", f"{directory}/far"
+        with started("serve", "--unix", far) as server:
+            assert server.stdout is not None
+            url = server.stdout.readline().strip()
+            with started("bridge", "--unix", near, url) as bridge:
+                assert bridge.stdout is not None
+                here = bridge.stdout.readline().strip()
+                assert here == str(sansmcp.Url.of_socket(near, "/mcp"))
+                for revision in ("2025-11-25", "2026-07-28"):
+                    assert echoed("call", "--revision", revision, here, *ECHO) == "hi"
+            done = run("bridge", "--to", "stdio", "--unix", near, url)
+            assert (done.status, done.out) == (1, "")
+            assert "leave out --unix, or write --to http" in done.err
 
 
 def test_several_servers_from_a_file(tmp_path: Path) -> None:

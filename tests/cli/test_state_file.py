@@ -29,6 +29,7 @@ def test_it_names_the_server_as_long_as_that_runs(state: Path) -> None:
         assert found == {
             "url": url,
             "port": int(url.rpartition(":")[2].partition("/")[0]),
+            "unix": None,
             "pid": server.pid,
             "transports": ["streamable-http", "http+sse"],
         }

@@ -530,6 +530,15 @@ def test_a_proof_that_cannot_be_signed() -> None:
 # Misuse
 
 
+def test_authorization_is_not_for_unix_sockets() -> None:
+    with pytest.raises(LocalProtocolError, match="is for http and https URLs"):
+        Client(
+            "http+unix://%2Frun%2Fs/mcp",
+            jitter=lambda: 0.5,
+            authorization=Authorization(redirect_uri="http://127.0.0.1/callback"),
+        )
+
+
 def test_authorization_needs_a_clock_and_random_bytes() -> None:
     with pytest.raises(LocalProtocolError, match="needs random_bytes and wall_clock"):
         Client(URL, jitter=lambda: 0.5, authorization=Authorization())

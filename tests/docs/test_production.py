@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
+import tempfile
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,7 +20,7 @@ import sansmcp_httpx
 from ..examples.test_examples import start
 from .documents import DOCS, blocks
 
-SERVICE, ENDING = blocks(DOCS / "production.md", "python")
+SERVICE, LOCAL, ENDING = blocks(DOCS / "production.md", "python")
 TOKEN = {"authorization": "Bearer a-secret-of-ada"}
 
 
@@ -52,6 +54,26 @@ def greeting(service: Any, host: str, headers: dict[str, str], version: str) -> 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
 def test_the_service_knows_its_users(service: Any, version: str) -> None:
     assert greeting(service, "mcp.example.com", TOKEN, version) == "Hello ada"
+
+
+def test_the_service_without_a_port(service: Any) -> None:
+    async def main() -> Any:
+        serving = asyncio.create_task(service.serve_local())
+        try:
+            return await service.call_local()
+        finally:
+            serving.cancel()
+            await asyncio.wait([serving])
+
+    with tempfile.TemporaryDirectory() as directory:  # shorter than tmp_path
+        local = LOCAL
+        for each in ("/run/user/1000", "%2Frun%2Fuser%2F1000"):
+            place = directory if "/" in each else directory.replace("/", "%2F")
+            assert each in local
+            local = local.replace(each, place)
+        exec(compile(local, "production.md", "exec"), service.__dict__)
+        result = asyncio.run(main())
+    assert result["content"][0]["text"] == f"Hello uid:{os.getuid()}"
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from sansmcp.types import Idle
 
 from .harness import INITIALIZE, ConnectionHarness, post
@@ -30,3 +32,17 @@ def test_the_deadline_of_a_request_holds_meanwhile() -> None:
     harness.server.shut_down(now=harness.now)
     harness.run_pending()
     assert harness.server.sessions == ()
+
+
+@pytest.mark.parametrize(("authentication", "principal"), [(False, "uid:1"), (True, "ada")])
+def test_a_connection_may_know_its_user(authentication: bool, principal: str) -> None:
+    """That of a Unix socket does; if there is an ``authenticate``, only that decides."""
+    harness = ConnectionHarness(authentication=authentication)
+    harness.connection.principal = "uid:1"
+    for _ in range(2):
+        harness.feed(post(INITIALIZE))
+        for asked in harness.asked:
+            harness.server.authenticated(asked, "ada", now=0)
+        harness.asked.clear()
+        harness.run_pending()
+    assert [session.principal for session in harness.server.sessions] == [principal] * 2

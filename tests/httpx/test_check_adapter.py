@@ -20,7 +20,10 @@ from sansmcp_check import Check, ClientUnderTest, Feature, client_checks
 from ..asyncio.adapter_under_test import AsyncioClients
 from ..trio.adapter_under_test import TrioClients
 
-LACKS: Mapping[Feature, str] = {Feature.STDIO: "httpx is for HTTP"}
+LACKS: Mapping[Feature, str] = {
+    Feature.STDIO: "httpx is for HTTP",
+    Feature.UNIX: "the transport of the httpx client has the path",
+}
 
 
 class Client(sansmcp_httpx.Client):

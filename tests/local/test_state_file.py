@@ -48,8 +48,16 @@ def test_it_tells_where_the_server_is_as_long_as_it_runs(path: Path) -> None:
 def test_others_can_read_it_without_us(path: Path) -> None:
     with StateFile(os.fspath(path), url=URL, transports=NAMES):
         found = json.loads(path.read_text(encoding="utf-8"))
-    assert sorted(found) == ["pid", "port", "started", "transports", "url"]
+    assert sorted(found) == ["pid", "port", "started", "transports", "unix", "url"]
     assert (found["url"], found["port"], found["transports"]) == (URL, 8123, list(NAMES))
+
+
+def test_a_server_at_a_unix_socket_has_a_path_and_no_port(path: Path) -> None:
+    url = "http+unix://%2Frun%2Fs/mcp"
+    with StateFile(path, url=url, transports=NAMES, unix="/run/s"):
+        state = read_state(path)
+    assert state is not None
+    assert (state.url, state.port, state.unix) == (url, None, "/run/s")
 
 
 def test_a_server_without_http_has_no_url(path: Path) -> None:

@@ -141,13 +141,21 @@ class _Running:
         self._has_begun: Future[None] = Future()
         self._thread = threading.Thread(target=trio.run, args=(self._main, serve))
         self._thread.start()
-        self._has_begun.result()
+        try:
+            self._has_begun.result()
+        except BaseException:
+            self._thread.join()
+            raise
 
     async def _main(self, serve: Callable[..., Any]) -> None:
         self._token = trio.lowlevel.current_trio_token()
         async with trio.open_nursery() as nursery:
-            self._serving = await nursery.start(serve)
-            self._has_begun.set_result(None)
+            try:
+                self._serving = await nursery.start(serve)
+            except Exception as error:
+                self._has_begun.set_exception(error)
+            else:
+                self._has_begun.set_result(None)
 
     @property
     def url(self) -> str:
@@ -172,7 +180,8 @@ class TrioServers:
         return trio.sleep(seconds)
 
     def serve(self, app: sansmcp.App, **settings: Any) -> _Running:
-        return _Running(partial(self._serve, app, http=("127.0.0.1", 0), **settings))
+        http = None if "unix" in settings else ("127.0.0.1", 0)
+        return _Running(partial(self._serve, app, http=http, **settings))
 
     def stdio_command(self) -> list[str]:
         return [sys.executable, __file__]

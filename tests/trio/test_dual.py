@@ -135,7 +135,7 @@ async def test_no_free_port(world: ToolApp, port: int) -> None:
 
 
 async def test_nothing_to_serve_on(world: ToolApp) -> None:
-    with pytest.raises(sansmcp.LocalProtocolError, match="set http, stdio, or both"):
+    with pytest.raises(sansmcp.LocalProtocolError, match="set http, unix or stdio"):
         await sansmcp_trio.serve(world.app)
 
 

@@ -76,6 +76,76 @@ def test_a_url_shows_no_query() -> None:
     assert str(url) == "http://h/mcp?k=hunter2"
 
 
+@pytest.mark.parametrize(
+    ("text", "path", "whole"),
+    [
+        ("http+unix://%2Frun%2FMcp.sock/mcp", "/run/Mcp.sock", "http+unix://%2Frun%2FMcp.sock/mcp"),
+        ("HTTP+UNIX://%2frun%2fs", "/run/s", "http+unix://%2Frun%2Fs/"),
+        ("http+unix://%2Fa%20b%3A1/mcp?x=1", "/a b:1", "http+unix://%2Fa%20b%3A1/mcp?x=1"),
+        ("http+unix://%2F%C3%A4%FF/", "/ä\udcff", "http+unix://%2F%C3%A4%FF/"),
+    ],
+)
+def test_the_url_of_a_unix_socket(text: str, path: str, whole: str) -> None:
+    url = Url.parse(text)
+    assert (url.scheme, url.port, url.authority, url.socket_path) == (
+        "http+unix",
+        0,
+        "localhost",
+        path,
+    )
+    assert str(url) == whole
+    assert Url.of_socket(path, url.target) == url == Url.parse(whole)
+
+
+def test_other_urls_have_no_socket() -> None:
+    assert Url.parse("http://localhost/mcp").socket_path is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "http+unix:///run/mcp.sock/mcp",
+        "http+unix://mcp.sock/mcp",
+        "http+unix://run%2Fmcp.sock/mcp",
+        "http+unix://%2Frun%2Fmcp.sock:80/mcp",
+        "http+unix://%00abstract/mcp",
+        "http+unix://%2Frun%00/mcp",
+        "http+unix://",
+    ],
+)
+def test_what_is_no_url_of_a_unix_socket_is_refused(text: str) -> None:
+    with pytest.raises(LocalProtocolError, match="percent-encode the absolute path"):
+        Url.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("reference", "joined", "is_same"),
+    [
+        ("/other", "http+unix://%2Frun%2Fs/other", True),
+        ("other?x=1", "http+unix://%2Frun%2Fs/a/other?x=1", True),
+        ("?x=1", "http+unix://%2Frun%2Fs/a/mcp?x=1", True),
+        ("http://localhost/other", "http+unix://%2Frun%2Fs/other", True),
+        ("http+unix://%2Frun%2Fs/other", "http+unix://%2Frun%2Fs/other", True),
+        ("http+unix://%2Frun%2Ft/other", "http+unix://%2Frun%2Ft/other", False),
+        ("http://localhost:8000/", "http://localhost:8000/", False),
+        ("https://localhost/", "https://localhost/", False),
+        ("//evil.example/", "http://evil.example/", False),
+    ],
+)
+def test_references_of_the_server_at_a_unix_socket(
+    reference: str, joined: str, is_same: bool
+) -> None:
+    url = Url.parse("http+unix://%2Frun%2Fs/a/mcp")
+    assert str(url.join(reference)) == joined
+    assert (url.join(reference).origin == url.origin) is is_same
+
+
+def test_no_other_url_leads_to_a_unix_socket_by_a_relative_reference() -> None:
+    url = Url.parse("http://localhost/mcp")
+    assert url.join("/other") == Url.parse("http://localhost/other")
+    assert url.join("http+unix://%2Fs/").origin != url.origin
+
+
 def head(target: bytes, *hosts: bytes) -> RequestHead:
     return RequestHead(
         method=b"GET", target=target, headers=tuple((b"host", host) for host in hosts)

@@ -39,6 +39,7 @@ class _Running(Running):
 class WsgiServers(ServerUnderTest):
     lacks: Mapping[Feature, str] = {
         Feature.STDIO: "it is for HTTP",
+        Feature.UNIX: "sockets are up to the server",
         Feature.OWN_HTTP: "HTTP/1.1 is up to the server",
         Feature.DISCONNECTS: "servers tell it when something is to be sent",
         Feature.GRACE: "servers do not tell that they are to stop",
@@ -56,6 +57,7 @@ class WsgiServers(ServerUnderTest):
         app: sansmcp.App,
         *,
         graceful_timeout: float,
+        unix: str | None = None,
         **settings: Unpack[SubjectSettings],
     ) -> Running:
         settings.setdefault("standalone_streams", True)
