@@ -300,6 +300,8 @@ class Link:
         elif self._relay is not None:
             self._log_lost(self._relay.receive_client_event(event, now=self.bridge.now()))
             self.bridge.server_changed()
+            if self._relay.next_deadline() is not None:
+                self.bridge.upstream_changed(self)
         if isinstance(event, Closed):
             self._lost(event)
 
