@@ -37,7 +37,11 @@ TaskRule: TypeAlias = Literal["never", "optional", "required"] | float | None
 Scopes: TypeAlias = Collection[str] | Callable[[Request], Collection[str]]
 """The scopes that a request needs, or a function of the request that returns them."""
 
+NotificationHandler: TypeAlias = Callable[..., object]
+"""Takes the :class:`~sansmcp.Peer` that sent a notification, and the Notification."""
+
 _H = TypeVar("_H", bound=Handler)
+_N = TypeVar("_N", bound=NotificationHandler)
 
 CORE_METHODS = frozenset(("initialize", "ping", "server/discover", "subscriptions/listen"))
 """The methods that the library handles; an application cannot register them."""
@@ -123,6 +127,9 @@ class App:
     )
     _fallback: Handler | None = attrs.field(default=None, init=False, repr=False)
     _fallback_options: HandlerOptions = attrs.field(factory=HandlerOptions, init=False, repr=False)
+    _notified: dict[str | None, NotificationHandler] = attrs.field(
+        factory=dict[str | None, NotificationHandler], init=False, repr=False
+    )
 
     def __attrs_post_init__(self) -> None:
         check_type(str, name=self.name, version=self.version)
@@ -232,6 +239,38 @@ class App:
         self._fallback = handler
         self._fallback_options = HandlerOptions(inline=inline or is_async(handler), scopes=needed)
         return handler
+
+    def on_notification(self, method: str | None = None) -> Callable[[_N], _N]:
+        """Decorate the handler of a notification of clients.
+
+        The adapter calls it in place, while it drives the machine, so it must return soon and not
+        wait. An exception that it raises is reported on the server only.
+
+        Args:
+            method: the notification, e.g. ``notifications/roots/list_changed``; None for all that
+                have no handler. The library handles ``notifications/initialized``,
+                ``notifications/cancelled`` and its own extensions itself.
+
+        Raises:
+            LocalProtocolError: the notification has a handler already, or the handler is not a
+                plain function.
+        """
+        if method in self._notified:
+            raise LocalProtocolError(f"The notification {method!r} already has a handler")
+
+        def register(handler: _N) -> _N:
+            if not callable(handler) or is_async(handler):
+                raise LocalProtocolError(
+                    f"The handler of a notification must be a plain function, got {handler!r}"
+                )
+            self._notified[method] = handler
+            return handler
+
+        return register
+
+    def notification_handler_of(self, method: str) -> NotificationHandler | None:
+        """Return the handler of a notification; None if there is none."""
+        return self._notified.get(method, self._notified.get(None))
 
     def handler_of(self, method: str) -> Handler | None:
         """Return the handler of a method, or the fallback; None if there is none."""

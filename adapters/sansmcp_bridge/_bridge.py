@@ -18,6 +18,7 @@ from sansmcp.events import (
     CallReceived,
     ClientNotified,
     ClientResponseReceived,
+    ListenersChanged,
     ServerEvent,
     SessionClosed,
     SessionOpened,
@@ -142,7 +143,7 @@ class Bridge(sansmcp_asyncio.RunningServer):
                 self._aggregate_of(call.peer).receive_server_event(event)
             case ClientNotified(peer):
                 self._aggregate_of(peer).receive_server_event(event)
-            case SessionClosed():
+            case SessionClosed() | ListenersChanged():
                 self._aggregates[None].receive_server_event(event)
             case _:
                 super().handle_event(event)

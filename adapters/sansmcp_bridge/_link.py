@@ -305,6 +305,8 @@ class Link:
         elif self._relay is not None:
             self.bridge.server_changes()
             self._log_lost(self._relay.receive_client_event(event, now=self.bridge.now()))
+            if self._relay.next_deadline() is not None:
+                self.bridge.upstream_changed(self)
         if isinstance(event, Closed):
             self._lost(event)
 

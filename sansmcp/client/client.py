@@ -681,16 +681,20 @@ class Client:
             authorizing.flow.effect_failed(effect, reason, now)
             self._run_authorization(authorizing)
 
-    def close(self, *, now: float) -> None:
+    def close(self, reason: str = "the client was closed", *, now: float) -> None:
         """End the session. Running calls fail with RequestCancelled, and their tasks are cancelled.
 
         ``Closed`` is the last event. A second call has no effect.
+
+        Args:
+            reason: a text for the errors of the running calls.
+            now: the current time in seconds, on the machine's clock.
         """
         self._now = now
         if not self._opening.is_closed:
             tasks = [call.task for call in self._calls.values() if call.task is not None]
             for request in tuple(self._calls.values()):
-                self._cancelled(request, "the client was closed")
+                self._cancelled(request, reason)
             self._end(None, tasks)
 
     # Parts in, effects and events out

@@ -221,6 +221,15 @@ class Server(StoreCompletions):
         return () if self._legacy is None else tuple(self._legacy.sessions)
 
     @property
+    def listened_resources(self) -> frozenset[str]:
+        """The URIs of resources for which clients of 2026-07-28 listen, at this instance.
+
+        The event ListenersChanged reports each change. The ``subscriptions`` of each session are
+        the resources of older clients.
+        """
+        return self._modern.subscriptions.resources
+
+    @property
     def is_busy(self) -> bool:
         """True if any call is running."""
         if self._core.stateless or self._tasks.are_ending:

@@ -3,33 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from ..cli.conftest import ROOT, command, environment, run
+from ..cli.conftest import command, run
 from ..cli.conftest import config as config
-
-STDIO = command("serve", "--stdio")
-
-
-@contextmanager
-def bridging(*arguments: str) -> Generator[str, None, None]:
-    """Run a bridge on a free port, and give its URL."""
-    words = command("bridge", "--http", "127.0.0.1:0", *arguments)
-    with subprocess.Popen(
-        words, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, encoding="utf-8"
-    ) as process:
-        assert process.stdout is not None
-        try:
-            yield process.stdout.readline().strip()
-        finally:
-            process.terminate()
-            assert process.wait(30) == 0
+from .processes import STDIO, running
 
 
 def echoed(*words: str) -> str:
@@ -43,7 +24,7 @@ ECHO = ("echo", '{"text": "hi"}')
 
 
 def test_a_command_is_served_over_http_and_comes_back_on_stdio() -> None:
-    with bridging("--", *STDIO) as url:
+    with running("bridge", "--", *STDIO) as url:
         assert url.startswith("http://127.0.0.1:")
         assert echoed("call", url, *ECHO) == "hi"
         for revision in ("2024-11-05", "2025-11-25", "2026-07-28"):
@@ -52,7 +33,7 @@ def test_a_command_is_served_over_http_and_comes_back_on_stdio() -> None:
 
 
 def test_the_deprecated_transport() -> None:
-    with bridging("--to", "http-sse", "--", *STDIO) as url:
+    with running("bridge", "--to", "http-sse", "--", *STDIO) as url:
         assert echoed("call", url.replace("/mcp", "/sse"), *ECHO) == "hi"
         probed = run("probe", url.replace("/mcp", "/sse"))
         assert "http+sse         yes" in probed.out
@@ -62,10 +43,10 @@ def test_several_servers_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "mcp.json"
     program = command("serve", "--stdio")
     one = {"command": program[0], "args": program[1:], "env": {"A": "${HOME}"}}
-    with bridging("--", *STDIO) as url:
+    with running("bridge", "--", *STDIO) as url:
         two = {"url": url, "headers": {"X-Home": "${HOME}"}}
         file.write_text(json.dumps({"mcpServers": {"one": one, "two": two}}), "utf-8")
-        with bridging("--config", str(file), "--deny-tool", "two_*") as both:
+        with running("bridge", "--config", str(file), "--deny-tool", "two_*") as both:
             assert echoed("call", both, "one_echo", '{"text": "hi"}') == "hi"
             done = run("call", both, "two_echo", '{"text": "hi"}')
             assert done.status == 1
@@ -118,7 +99,7 @@ def test_wrong_files(servers: object, error: str, tmp_path: Path) -> None:
 
 
 def test_a_port_in_use() -> None:
-    with bridging("--", *STDIO) as url:
+    with running("bridge", "--", *STDIO) as url:
         port = url.rpartition(":")[2].partition("/")[0]
         done = run("bridge", "--http", f"127.0.0.1:{port}", "--", sys.executable, *STDIO[1:])
         assert done.status == 1

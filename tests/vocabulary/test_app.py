@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from sansmcp import App, LocalProtocolError
+from sansmcp import App, LocalProtocolError, Notification, Peer
 
 requirement = pytest.mark.requirement
 
@@ -119,3 +119,20 @@ def test_which_handlers_run_in_the_event_loop() -> None:
     app.fallback(_async)
     inline = [app.options_of(method).inline for method in "123456"]
     assert inline == [False, True, True, True, True, True]
+
+
+def test_handlers_of_notifications() -> None:
+    app = App("a")
+
+    def handler(peer: Peer, notification: Notification) -> None: ...
+
+    async def unfit(peer: Peer, notification: Notification) -> None: ...
+
+    assert app.notification_handler_of("x") is None
+    app.on_notification("x")(handler)
+    assert app.notification_handler_of("x") is handler
+    with pytest.raises(LocalProtocolError, match="already has a handler"):
+        app.on_notification("x")
+    for wrong in (unfit, 1):
+        with pytest.raises(LocalProtocolError, match="must be a plain function"):
+            app.on_notification()(cast("Any", wrong))
