@@ -105,6 +105,7 @@ bench: $(VENV)/installed-bench
 	$(BIN)/python -m benchmarks.stores 5000
 	$(BIN)/python -m benchmarks.tasks
 	$(BIN)/python -m benchmarks.footprint
+	$(BIN)/python -m benchmarks.bridge
 
 bench-quick: $(VENV)/installed-bench
 	$(BIN)/python -m benchmarks.quick
