@@ -26,7 +26,7 @@ CORE = tests/codecs tests/vocabulary tests/client tests/server tests/auth tests/
 # Compiled files save each worker ten seconds of rewriting assertions, and each process of a test some.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check core others thorough tests flakes conformance simulate planted requirements requirements-proof fuzz chaos fleet bench bench-quick bench-plots format clean
+.PHONY: demo test check core others thorough tests flakes conformance simulate planted requirements requirements-proof fuzz chaos fleet bench bench-bridges bench-quick bench-plots format clean
 
 demo: $(VENV)/installed-cli
 	$(BIN)/sansmcp demo
@@ -99,6 +99,10 @@ fleet: $(VENV)/installed-dev
 
 bench: $(VENV)/installed-bench
 	$(BIN)/python -m benchmarks.all
+
+# The bridge beside three others: some 20 minutes more.
+bench-bridges: $(VENV)/installed-bench
+	$(BIN)/python -m benchmarks.bridge
 
 bench-quick: $(VENV)/installed-bench
 	$(BIN)/python -m benchmarks.all --quick

@@ -7,10 +7,10 @@ of decorated functions, with schemas from their signatures.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from functools import partial, wraps
-from inspect import iscoroutinefunction
+from inspect import isawaitable, iscoroutinefunction
 from types import NoneType
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
@@ -401,8 +401,8 @@ def _within(
     @wraps(handler)
     async def call_async(call: Any) -> Any:
         with enter(call):
-            result = handler(call)
-            return await result if isinstance(result, Awaitable) else result
+            result: Any = handler(call)
+            return (await result) if isawaitable(result) else result
 
     @wraps(handler)
     def call_plain(call: Any) -> Any:

@@ -274,6 +274,11 @@ class Relay:
         """True if a client is behind: leave the upstream's events until it is False."""
         return any(call.is_above_high_water for call in self._full)
 
+    @property
+    def running(self) -> int:
+        """How many calls the upstream server is working on for clients."""
+        return len(self._by_handle)
+
     # The side of the clients
 
     def receive_server_event(self, event: ServerEvent, *, now: float) -> str | None:

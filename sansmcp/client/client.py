@@ -205,6 +205,9 @@ _MAX_GIVEN_UP = 1000
 """Cancelled calls of which the client remembers that a late response may be the handle of a task.
 """
 
+_JOINED = 65536
+"""Bytes of a write to a process that are enough: further messages are not joined to it."""
+
 _DISCARDING = Discarding()
 _NO_META: Params = MappingProxyType({})
 
@@ -2488,8 +2491,14 @@ class Client:
 
     def _write(self, message: bytes) -> None:
         assert self._process is not None
-        if self._process.state is ProcessState.RUNNING:
-            self._effects.append(WriteStdin(encode_line(message)))
+        if self._process.state is not ProcessState.RUNNING:
+            return
+        line = encode_line(message)
+        latest = self._effects[-1] if self._effects else None
+        if isinstance(latest, WriteStdin) and len(latest.data) < _JOINED:
+            self._effects[-1] = WriteStdin(latest.data + line)
+        else:
+            self._effects.append(WriteStdin(line))
 
     def _process_lines(self, process: ChildProcess) -> None:
         """Handle the lines that have arrived, until the event queue is full."""

@@ -81,6 +81,20 @@ def test_the_app_is_that_of_the_upstream_server_with_tasks_of_its_own() -> None:
         handler(None)
 
 
+# Calls
+
+
+def test_the_number_of_running_calls() -> None:
+    bench = Bench(OLD, OLD)
+    assert bench.relay
+    calls = [begun(bench), begun(bench)]
+    assert bench.relay.running == 2
+    for call in calls:
+        call.respond({"content": []}, now=bench.now)
+    bench.run()
+    assert bench.relay.running == 0
+
+
 # Progress
 
 
