@@ -21,6 +21,7 @@ PURE = {
     "base64",
     "binascii",
     "collections",
+    "contextlib",
     "difflib",
     "enum",
     "functools",
