@@ -12,6 +12,7 @@ loop or HTTP stack can embed the machines directly.
 * To parse, use the codecs alone: :class:`SseDecoder`, :func:`encode_event`, :func:`decode_message`,
   :func:`encode_message`, :class:`NdjsonDecoder`.
 * To route messages without decoding their content, use :func:`decode_envelope`.
+* For the types of results and parameters, see :mod:`sansmcp.schema`.
 * To test a program that uses it, see :mod:`sansmcp.testing`.
 
 Terms: a *revision* is a dated version of MCP (:mod:`sansmcp.revisions`). A *request* is a message
@@ -52,6 +53,7 @@ from .errors import (
     SessionLost,
     TaskCancelled,
     TaskLost,
+    ToolFailed,
 )
 from .http import BodyData, BodyEnd, ConnectionLost, RequestHead, RequestHeaders, ResponseHead, Url
 from .limits import Limits
@@ -70,6 +72,7 @@ from .store import (
 from .types import Era, Idle, Secret
 
 if TYPE_CHECKING:
+    from . import schema as schema
     from .auth.clients import OAuthClient
     from .auth.options import (
         Authorization,
@@ -164,6 +167,7 @@ else:
             ".server.stdio": ("ServerPipe",),
             ".input_required": ("InputRequest", "InputRequired", "StateSigner"),
         },
+        modules=("schema",),
     )
 
 __version__ = "0.1.0"
@@ -267,6 +271,7 @@ __all__ = [
     "TaskCancelled",
     "TaskHandle",
     "TaskLost",
+    "ToolFailed",
     "Url",
     "WatchableStore",
     "decode_envelope",

@@ -10,7 +10,7 @@ from .sources import Module, adapters, core
 
 TIERS = (
     ("_lazy", "addresses", "messages", "shares", "types"),
-    ("credentials", "errors", "process", "store", "timers"),
+    ("credentials", "errors", "process", "schema", "store", "timers"),
     ("limits", "rates", "scopes"),
     ("app", "codecs", "memory_store", "revisions", "security", "states"),
     ("http", "meta_keys", "input_required", "tasks"),
@@ -20,7 +20,7 @@ TIERS = (
     ("effects",),
     ("auth", "h11_parser", "httptools_parser", "trace"),
     ("client", "server"),
-    ("relay",),
+    ("relay", "typed_results"),
     ("base_client", "http11"),
     ("base_call", "tokens"),
     ("drivers",),
