@@ -10,6 +10,7 @@
   :func:`allowed_addresses`.
 * Server processes of clients: :class:`ServerProcess`, :class:`ChildProcess`,
   :func:`process_arguments`, :func:`environment_of`, :func:`signal_group`.
+* Several servers of a client: :func:`read_servers`, :func:`group_tools`.
 * Logging: :func:`announce`, :func:`log_event`, :func:`log_unexpected`.
 * Ctrl-C in blocking code: :func:`ki_protected`, :func:`ki_unprotected`, :func:`interrupts_kept`.
 """
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         pull,
         server_parts,
     )
+    from ._mcp_servers import ConfiguredServer, GroupTool, group_tools, no_tool, read_servers
     from ._options import explains
     from ._processes import (
         START_ERRORS,
@@ -66,6 +68,13 @@ else:
                 "pull",
                 "server_parts",
             ),
+            "._mcp_servers": (
+                "ConfiguredServer",
+                "GroupTool",
+                "group_tools",
+                "no_tool",
+                "read_servers",
+            ),
             "._options": ("explains",),
             "._processes": (
                 "START_ERRORS",
@@ -87,11 +96,13 @@ __all__ = [
     "START_ERRORS",
     "ChildProcess",
     "ClientParts",
+    "ConfiguredServer",
     "ConnectOptions",
     "ConnectSettings",
     "DriverOptions",
     "DriverSettings",
     "Endpoint",
+    "GroupTool",
     "ServeOptions",
     "ServePlan",
     "ServeSettings",
@@ -107,6 +118,7 @@ __all__ = [
     "connection_info",
     "environment_of",
     "explains",
+    "group_tools",
     "interrupts_kept",
     "is_readable",
     "ki_protected",
@@ -116,8 +128,10 @@ __all__ = [
     "log_unexpected",
     "new_client",
     "new_server",
+    "no_tool",
     "process_arguments",
     "pull",
+    "read_servers",
     "read_state",
     "serve_plan",
     "server_parts",
