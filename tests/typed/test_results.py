@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from importlib.util import module_from_spec, spec_from_file_location
 from typing import Any, TypedDict
 
 import msgspec
@@ -128,3 +130,13 @@ def test_without_msgspec_models_still_convert(monkeypatch: pytest.MonkeyPatch) -
     assert conversion.convert({"sum": 1, "parts": []}, Model) == Model(sum=1, parts=[])
     with pytest.raises(LocalProtocolError, match="needs msgspec"):
         conversion.check_convertible(Struct)
+
+
+def test_the_module_can_be_imported_without_msgspec(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "msgspec", None)
+    found = spec_from_file_location("sansmcp.codecs.plain_conversion", conversion.__file__)
+    assert found is not None
+    assert found.loader is not None
+    module = module_from_spec(found)
+    found.loader.exec_module(module)
+    assert module.msgspec is None
