@@ -1,4 +1,4 @@
-"""Several servers at once."""
+"""Several servers at once, with the clients of sansmcp_asyncio."""
 
 from __future__ import annotations
 
