@@ -10,7 +10,7 @@
   :func:`allowed_addresses`.
 * Server processes of clients: :class:`ServerProcess`, :class:`ChildProcess`,
   :func:`process_arguments`, :func:`environment_of`, :func:`signal_group`.
-* Several servers of a client: :func:`read_servers`, :func:`group_tools`.
+* Several servers of a client: :func:`read_servers`, :class:`ServerGroup`.
 * Logging: :func:`announce`, :func:`log_event`, :func:`log_unexpected`.
 * Ctrl-C in blocking code: :func:`ki_protected`, :func:`ki_unprotected`, :func:`interrupts_kept`.
 """
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
         pull,
         server_parts,
     )
-    from ._mcp_servers import ConfiguredServer, GroupTool, group_tools, no_tool, read_servers
+    from ._mcp_servers import ConfiguredServer, ServerGroup, read_servers
     from ._options import explains
     from ._processes import (
         START_ERRORS,
@@ -70,9 +70,7 @@ else:
             ),
             "._mcp_servers": (
                 "ConfiguredServer",
-                "GroupTool",
-                "group_tools",
-                "no_tool",
+                "ServerGroup",
                 "read_servers",
             ),
             "._options": ("explains",),
@@ -102,10 +100,10 @@ __all__ = [
     "DriverOptions",
     "DriverSettings",
     "Endpoint",
-    "GroupTool",
     "ServeOptions",
     "ServePlan",
     "ServeSettings",
+    "ServerGroup",
     "ServerParts",
     "ServerProcess",
     "StandardStreams",
@@ -118,7 +116,6 @@ __all__ = [
     "connection_info",
     "environment_of",
     "explains",
-    "group_tools",
     "interrupts_kept",
     "is_readable",
     "ki_protected",
@@ -128,7 +125,6 @@ __all__ = [
     "log_unexpected",
     "new_client",
     "new_server",
-    "no_tool",
     "process_arguments",
     "pull",
     "read_servers",

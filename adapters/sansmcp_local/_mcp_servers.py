@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import attrs
 
@@ -17,6 +18,10 @@ from sansmcp.codecs.json import as_object
 from sansmcp.types import hide_credentials
 
 from ._client import ConnectSettings
+
+_logger = logging.getLogger("sansmcp")
+
+ClientType = TypeVar("ClientType")
 
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
@@ -103,6 +108,66 @@ def group_tools(lists: Mapping[str, list[sansmcp.schema.Tool]]) -> dict[str, Gro
     return found
 
 
-def no_tool(name: str) -> sansmcp.LocalProtocolError:
-    """Return the error for a name that no server of a group has."""
-    return sansmcp.LocalProtocolError(f"No server of the group has a tool {name!r}")
+class ServerGroup(Generic[ClientType]):
+    """The part of a group of clients that does not wait.
+
+    Attributes:
+        clients: the connected clients, by the names of their servers.
+        failures: why the other servers are left out, by their names.
+        servers: all servers of the file.
+    """
+
+    def __init__(
+        self,
+        file: str | os.PathLike[str],
+        *,
+        raises: bool = False,
+        settings: ConnectSettings | None = None,
+    ) -> None:
+        """Read the file.
+
+        Args:
+            file: its path; see :func:`read_servers`.
+            raises: True to raise the error of a server that cannot be connected to. By default it
+                is logged as a warning, and the server is left out.
+            settings: further arguments of ``connect()`` for each server.
+
+        Raises:
+            LocalProtocolError: the file cannot be used.
+        """
+        self.clients: dict[str, ClientType] = {}
+        self.failures: dict[str, sansmcp.CallError] = {}
+        self.servers = read_servers(file)
+        self._raises = raises
+        self._settings: ConnectSettings = settings or {}
+        self._tools: dict[str, GroupTool] | None = None
+
+    def settings_of(self, server: ConfiguredServer) -> ConnectSettings:
+        """Return the arguments of ``connect()`` for a server."""
+        return {**self._settings, **server.settings}
+
+    def leave_out(self, server: ConfiguredServer, error: sansmcp.CallError) -> None:
+        """Log that a server is left out, or raise its error if the group does."""
+        if self._raises:
+            raise error
+        _logger.warning("the server %s is left out: %s", server.name, error)
+        self.failures[server.name] = error
+
+    def set_tools(
+        self, lists: Mapping[str, list[sansmcp.schema.Tool]]
+    ) -> list[sansmcp.schema.Tool]:
+        """Record the tools of all servers, and return them by the names of the group."""
+        self._tools = group_tools(lists)
+        return [each.tool for each in self._tools.values()]
+
+    @property
+    def has_listed(self) -> bool:
+        """True after :meth:`set_tools`."""
+        return self._tools is not None
+
+    def find_tool(self, name: str) -> GroupTool:
+        """Return a tool by its name in the group. Raises LocalProtocolError if there is none."""
+        found = (self._tools or {}).get(name)
+        if found is None:
+            raise sansmcp.LocalProtocolError(f"No server of the group has a tool {name!r}")
+        return found

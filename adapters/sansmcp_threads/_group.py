@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import logging
-import os
 from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack
@@ -12,55 +10,18 @@ from typing import Any
 
 import sansmcp
 from sansmcp.types import Self
-from sansmcp_local import (
-    ConfiguredServer,
-    ConnectSettings,
-    GroupTool,
-    group_tools,
-    no_tool,
-    read_servers,
-)
+from sansmcp_local import ConfiguredServer, ConnectSettings, ServerGroup
 
 from ._client import Client
 
-_logger = logging.getLogger("sansmcp")
 
-
-class ClientGroup:
+class ClientGroup(ServerGroup[Client]):
     """The servers of an ``mcpServers`` file: ``with ClientGroup(file) as group:``.
 
     The block connects to them one after the other, and its end closes all clients.
-
-    Attributes:
-        clients: the connected clients, by the names of their servers.
-        failures: why the other servers are left out, by their names.
     """
 
-    def __init__(
-        self,
-        file: str | os.PathLike[str],
-        *,
-        raises: bool = False,
-        settings: ConnectSettings | None = None,
-    ) -> None:
-        """Read the file.
-
-        Args:
-            file: its path; see :func:`sansmcp_local.read_servers`.
-            raises: True to raise the error of a server that cannot be connected to. By default it
-                is logged as a warning, and the server is left out.
-            settings: further arguments of ``connect()`` for each server.
-
-        Raises:
-            LocalProtocolError: the file cannot be used.
-        """
-        self.clients: dict[str, Client] = {}
-        self.failures: dict[str, sansmcp.CallError] = {}
-        self._servers = read_servers(file)
-        self._raises = raises
-        self._settings: ConnectSettings = settings or {}
-        self._tools: dict[str, GroupTool] | None = None
-        self._stack = ExitStack()
+    _stack: ExitStack
 
     @abstractmethod
     def _connect(
@@ -70,17 +31,12 @@ class ClientGroup:
 
     def __enter__(self) -> Self:
         with ExitStack() as stack:
-            for server in self._servers:
-                settings: ConnectSettings = {**self._settings, **server.settings}
+            for server in self.servers:
                 try:
-                    client = stack.enter_context(self._connect(server, settings))
+                    connecting = self._connect(server, self.settings_of(server))
+                    self.clients[server.name] = stack.enter_context(connecting)
                 except sansmcp.CallError as error:
-                    if self._raises:
-                        raise
-                    _logger.warning("the server %s is left out: %s", server.name, error)
-                    self.failures[server.name] = error
-                else:
-                    self.clients[server.name] = client
+                    self.leave_out(server, error)
             self._stack = stack.pop_all()
         return self
 
@@ -102,8 +58,7 @@ class ClientGroup:
         for name, client in self.clients.items():
             if client.has_tools:
                 lists[name] = list(client.tools())
-        self._tools = group_tools(lists)
-        return [each.tool for each in self._tools.values()]
+        return self.set_tools(lists)
 
     def call_tool(
         self, name: str, arguments: Mapping[str, Any] | None = None, **settings: Any
@@ -115,10 +70,7 @@ class ClientGroup:
         Raises:
             LocalProtocolError: no server has the tool.
         """
-        if self._tools is None:
+        if not self.has_listed:
             self.tools()
-        assert self._tools is not None
-        if name not in self._tools:
-            raise no_tool(name)
-        found = self._tools[name]
+        found = self.find_tool(name)
         return self.clients[found.server].call_tool(found.own_name, arguments, **settings)
