@@ -91,6 +91,8 @@ def both(data: bytes, depth: int = 64) -> Outcome:
         (b'{"a" :1,"a" :2}', "duplicate_name"),
         (b'[{"x":{"a":1,"b":2,"a":{}}}]', "duplicate_name"),
         (b'{"a":1,"\\u0061":2}', "duplicate_name"),
+        (b'{"a":1,"a":"\\u003a"}', "duplicate_name"),
+        (b'{"a":1,"a":"\\u003A"}', "duplicate_name"),
         (b'{"a":"\\"b\\":1","a":1}', "duplicate_name"),
         (b'{"\\\\":1,"\\\\":2}', "duplicate_name"),
         (b"1e999", "number_too_large"),
@@ -312,7 +314,10 @@ def test_a_jiter_that_nests_deeper_is_not_used(monkeypatch: pytest.MonkeyPatch) 
 MANY = b"[" + b'{"a":[1,2.5,null,"x"]},' * 70
 
 
-@pytest.mark.parametrize("text", [b'"x"', b'"\\n"', b'"' + b"y" * 70_000 + b'"'])
+@pytest.mark.parametrize(
+    "text",
+    [b'"x"', b'"\\n"', b'"' + b"y" * 70_000 + b'"', b'"' + "ä".encode() * 5000 + b'",{"":{}}'],
+)
 @pytest.mark.parametrize(
     ("end", "reason"),
     [
