@@ -1,4 +1,4 @@
-r"""Strict JSON documents, encoded and decoded by ``msgspec`` where possible.
+r"""Strict JSON documents, decoded by ``jiter`` and encoded by ``msgspec`` where possible.
 
 If two parsers read one document differently, a filter that uses one of them can be bypassed. So
 every ambiguous document is refused; ``reason`` of the error names the rule that it broke:
@@ -15,9 +15,10 @@ every ambiguous document is refused; ``reason`` of the error names the rule that
 ======================  ======================================================================
 
 Integers of up to 4,300 digits are exact. The rules are implemented once, in :func:`decode_stdlib`,
-with the standard library. Where ``msgspec`` is installed (it is a dependency on CPython) it decodes
-the documents that provably break no rule, and :func:`decode_stdlib` all others. Tests check that
-both give the same values and errors, so that callers need not know which one was used.
+with the standard library. Where ``jiter`` and ``msgspec`` are installed (they are dependencies on
+CPython) they decode the documents that certainly break no rule, and :func:`decode_stdlib` all
+others. Tests check that both give the same values and errors, so that callers need not know which
+one was used.
 """
 
 from __future__ import annotations
@@ -33,11 +34,20 @@ from typing import Any, NoReturn, TypeGuard, cast
 from ..errors import LocalProtocolError, RemoteProtocolError, check_type
 
 try:
-    import msgspec.json as fast
+    import jiter
 
-    _write = fast.Encoder().encode
-except ImportError:  # not CPython: the functions ..._stdlib do everything
-    fast = _write = None  # type: ignore[assignment]
+    _parse = jiter.from_json
+except ImportError:  # not CPython: decode_stdlib() does everything
+    jiter = None  # type: ignore[assignment]
+    _parse = cast("Any", None)
+try:
+    import msgspec
+
+    _read, _write = msgspec.json.Decoder().decode, msgspec.json.Encoder().encode
+    _pack = msgspec.msgpack.Encoder().encode
+except ImportError:  # and encode_stdlib()
+    msgspec = None  # type: ignore[assignment]
+    _read = _write = _pack = cast("Any", None)
 
 UNBOUNDED = 1 << 62
 """A bound that no document reaches."""
@@ -46,26 +56,37 @@ MAX_DIGITS = 4300
 """CPython's default limit of integer strings; longer ones take quadratic time (CVE-2020-10735)."""
 
 _BACKSLASH, _QUOTE = b'\\"'
-_SHORT = 1024
+_ESCAPED_COLON = rb"\u003"
+"""How an escape of a colon begins, and those of a few other characters."""
+_SHORT = 2048
 """Up to this many bytes of a document, only the simplest way to count pays off."""
-_FEW = 66
-"""Up to this many marks are searched one by one; more than the usual ``max_json_depth``."""
+_FEW = 16
+"""So many marks are searched one by one before all are counted."""
+_APART = 400
+"""From this many bytes between marks on, searching each takes less time than counting all."""
 
 SAFE_DEPTH = 1024
 """A depth to which C code can recurse on any stack: a bracket takes some 300 bytes, and threads of
 web servers have stacks of 1 MB.
 """
+_MOST_OF_JITER = 201
+"""``jiter`` refuses documents that nest deeper; :func:`_has_known_depth` checks that it does."""
 
 _CONTAINERS = {dict, list}
 _ARRAYS = {list, tuple}
 _SINGLE = {str, int, bool, NoneType}
 """Types without members, except float: NaN and infinities are floats, and not JSON."""
+_NOT_NUMBERS = {str, bool, NoneType}
+_SAFE = 1e300
+"""Between this and its negative, each integer has at most 300 digits, and each float is finite."""
+_FLOAT = b"\xcb"
+_INFINITY, _MINUS_INFINITY = b"\xcb\x7f\xf0\0\0\0\0\0\0", b"\xcb\xff\xf0\0\0\0\0\0\0"
+"""How floats begin in MessagePack, and two of them."""
 _BEGINNINGS = (b"[", b"{", b",")
 _DEEPER = {ord("["): 1, ord("]"): -1}
 _ONE_KIND = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS = bytes(set(range(256)) - set(b'[]{}"'))
 _NO_BEGINNINGS = bytes(set(range(256)) - set(b'[{,"'))
-_NO_COLONS = bytes(set(range(256)) - set(b':"'))
 _WINDOW = 64 * 1024
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -73,24 +94,19 @@ _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 def decode(data: bytes, max_depth: int, max_values: int = UNBOUNDED) -> Any:
     """Decode one JSON document.
 
-    Depth and number of values are counted before anything is decoded, so that a document can
-    exhaust neither the stack nor the memory.
+    The number of values is counted before anything is decoded, so that a document cannot exhaust
+    the memory. The depth is counted before, too, or ends the decoding, so that a document cannot
+    exhaust the stack.
 
     Raises:
         RemoteProtocolError: 400, -32700, with a ``reason`` of the table above.
         LocalProtocolError: ``data`` is not bytes.
     """
-    if fast is not None:
+    if _can_hurry:
         try:
-            # If there are escapes, _lines() counts the depth as well, with no extra work.
-            has_escapes = len(data) > _SHORT and _BACKSLASH in data
-            check_bounds(data, max(max_depth, SAFE_DEPTH) if has_escapes else max_depth, max_values)
-            value = fast.decode(data)
-            if _is_proven_strict(data, value, max_depth, has_escapes=has_escapes):
-                return value
-            del value  # frees it: decode_stdlib() makes another one of the same size
-        except (ValueError, RecursionError, TypeError, AttributeError):
-            pass  # decode_stdlib() raises the error that names the broken rule
+            return _decode_fast(data, max_depth, max_values)
+        except _DOUBTS:
+            pass  # decode_stdlib() reads it, or raises the error that names the broken rule
     return decode_stdlib(data, max_depth, max_values)
 
 
@@ -125,17 +141,8 @@ def check_bounds(data: bytes, max_depth: int, max_values: int) -> None:
     """
     if type(data) is not bytes:
         check_type((bytes, bytearray), data=data)
-    size = len(data)
-    # Each value but the first follows a bracket or a comma. The first count includes those in
-    # strings, which take more time to find, and is low enough for most documents.
-    if (
-        size >= max_values
-        and sum(_count(data, mark) for mark in _BEGINNINGS) >= max_values
-        and len(_outside_strings(data, _NO_BEGINNINGS)) >= max_values
-    ):
-        raise _refused(f"more than {max_values} values", "too_many_values")
-    may_be_deeper = size > max_depth and _has_more_brackets(data, max_depth)
-    if may_be_deeper and not _nests_within(data, max_depth):
+    _check_values(data, max_values)
+    if _has_more_brackets(data, max_depth) and not _nests_within(data, max_depth):
         raise _refused(f"nested deeper than {max_depth}", "too_deep")
 
 
@@ -231,6 +238,64 @@ def is_array(value: Any) -> TypeGuard[list[Any]]:
     return isinstance(value, list)
 
 
+def _decode_fast(data: bytes, max_depth: int, max_values: int) -> Any:
+    """Decode a document that breaks no rule; raise one of ``_DOUBTS`` if that is not certain."""
+    size = len(data)
+    if size >= max_values:
+        _check_values(data, max_values)
+    is_flat = not _has_more_brackets(data, max_depth)
+    if size <= _SHORT or (not is_flat and _BACKSLASH not in data):
+        if not is_flat and not _nests_within(data, max_depth):
+            raise ValueError("nested too deep")
+        value = _read(data)
+        again = _write(value)
+        # msgspec reads the last member of a name. But then the value has fewer colons.
+        if again == data:
+            return value
+        has_escapes = _BACKSLASH in data and _ESCAPED_COLON in data  # the first is found faster
+        if not has_escapes and again.count(b":") == data.count(b":"):
+            return value
+    # jiter refuses repeated names, lone surrogates, NaN, and what nests too deep for itself. Within
+    # as many arrays as bring our limit up to its own, it checks ours.
+    around = 0 if is_flat else max(_MOST_OF_JITER - max_depth, 0)
+    text = b"[" * around + data + b"]" * around if around else data
+    value = _parse(text, allow_inf_nan=False, catch_duplicate_keys=True)
+    for _ in range(around):
+        (value,) = value  # raises ValueError if the document closes an array around it
+    if is_flat and not data.isascii():
+        _check_numbers(value)  # few containers, and text that takes longer to pack
+    else:
+        packed = _pack(value)  # raises OverflowError for an integer of more than 64 bits
+        if _FLOAT in packed and (_INFINITY in packed or _MINUS_INFINITY in packed):
+            raise ValueError("perhaps an infinity")
+    return value
+
+
+def _check_numbers(value: Any) -> None:
+    """Raise OverflowError if a decoded value has a number beyond ``_SAFE``."""
+    values = [value]
+    for each in values:  # the loop appends to it
+        if type(each) in _CONTAINERS:
+            members = each.values() if is_object(each) else each
+            values += [member for member in members if type(member) not in _NOT_NUMBERS]
+        elif type(each) not in _NOT_NUMBERS and not -_SAFE < each < _SAFE:
+            raise OverflowError(each)
+
+
+def _check_values(data: bytes, max_values: int) -> None:
+    """Raise RemoteProtocolError if a document has more than ``max_values`` values.
+
+    Each value but the first follows a bracket or a comma. The first count includes those in
+    strings, which take more time to find, and is low enough for most documents.
+    """
+    if (
+        len(data) >= max_values
+        and sum(_count(data, mark) for mark in _BEGINNINGS) >= max_values
+        and len(_outside_strings(data, _NO_BEGINNINGS)) >= max_values
+    ):
+        raise _refused(f"more than {max_values} values", "too_many_values")
+
+
 def _has_more_brackets(data: bytes, most: int) -> bool:
     """Return True if more than ``most`` brackets open in a document, including its strings."""
     if len(data) <= _SHORT:
@@ -240,16 +305,23 @@ def _has_more_brackets(data: bytes, most: int) -> bool:
 
 
 def _count(data: bytes, mark: bytes, most: int = UNBOUNDED) -> int:
-    """Return ``data.count(mark)``, or ``most`` + 1 if it is more.
+    """Return ``data.count(mark)``, or a number above ``most`` if it is more.
 
-    ``count()`` is slow if there are few marks, and ``find()`` is slow if there are many.
+    ``count()`` is slow if there are few marks, and ``find()`` is slow if there are many. So the
+    next few are found one by one, unless the last few were close together.
     """
-    found = -1
-    for count in range(min(most + 1, _FEW)):
-        found = data.find(mark, found + 1)
-        if found < 0:
-            return count
-    return most + 1 if most < _FEW else _FEW + data.count(mark, found + 1)
+    count = end = 0
+    while count <= most:
+        start = end
+        for _ in range(_FEW):
+            end = data.find(mark, end) + 1
+            if not end:
+                return count
+            count += 1
+        if count <= most and end - start < _FEW * _APART:
+            start, end = end, end + _WINDOW
+            count += data.count(mark, start, end)
+    return count
 
 
 def _nests_within(data: bytes, max_depth: int) -> bool:
@@ -284,49 +356,6 @@ def _outside_strings(data: bytes, dropped: bytes) -> bytes:
         outside.append(b"".join(pieces[is_inside::2]))
         is_inside = (is_inside + len(pieces) - 1) % 2
     return b"".join(outside)
-
-
-def _is_proven_strict(data: bytes, value: Any, max_depth: int, *, has_escapes: bool) -> bool:
-    """Return True if a document that msgspec accepts certainly repeats no name and is not too deep.
-
-    If a name occurs twice in an object, msgspec keeps the last member and reports nothing. But then
-    the value has fewer names than its document. There are two ways to count the names, because the
-    one that is fast for many small values is slow for long texts.
-    """
-    assert fast is not None
-    if has_escapes:
-        return _lines(value, max_depth) == fast.format(data, indent=1).count(b"\n")
-    again = fast.encode(value)
-    return again == data or _has_as_many_names(data, again)
-
-
-def _lines(value: Any, max_depth: int) -> int:
-    """Return the number of line feeds of a value in indented JSON; -1 if it nests too deep.
-
-    Each element and each member is on its own line, and so is the bracket after them.
-    """
-    level, count = [value] if type(value) in _CONTAINERS else [], 0
-    for _ in range(max_depth):
-        members: list[Any] = []
-        for each in level:
-            count += len(each) + 1 if each else 0
-            members += each.values() if is_object(each) else each
-        level = [each for each in members if type(each) in _CONTAINERS]
-        if not level:
-            return count
-    return -1
-
-
-def _has_as_many_names(data: bytes, again: bytes) -> bool:
-    """Return True if a value that was encoded ``again`` is known to have all names of its document.
-
-    Outside strings there is one colon for each name. The colons inside strings are the same in both
-    documents, unless one has them as escapes.
-    """
-    has_escapes = _BACKSLASH in data and rb"\u003" in data  # the first is found much faster
-    if not has_escapes and data.count(b":") == again.count(b":"):
-        return True
-    return len(_outside_strings(data, _NO_COLONS)) == len(_outside_strings(again, _NO_COLONS))
 
 
 def _refuse_lone_surrogates(value: Any) -> None:
@@ -420,3 +449,16 @@ _PLAIN = json.JSONDecoder(
 )
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _SORTED = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+def _has_known_depth() -> bool:
+    """Return True if ``jiter`` refuses what nests deeper than we know of it."""
+    try:
+        _parse(b"[" * (_MOST_OF_JITER + 1) + b"]" * (_MOST_OF_JITER + 1))
+    except ValueError:
+        return True
+    return False
+
+
+_can_hurry = jiter is not None and msgspec is not None and _has_known_depth()
+_DOUBTS = (ValueError, RecursionError, TypeError, AttributeError, OverflowError)

@@ -91,6 +91,8 @@ def both(data: bytes, depth: int = 64) -> Outcome:
         (b'{"a" :1,"a" :2}', "duplicate_name"),
         (b'[{"x":{"a":1,"b":2,"a":{}}}]', "duplicate_name"),
         (b'{"a":1,"\\u0061":2}', "duplicate_name"),
+        (b'{"a":1,"a":"\\u003a"}', "duplicate_name"),
+        (b'{"a":1,"a":"\\u003A"}', "duplicate_name"),
         (b'{"a":"\\"b\\":1","a":1}', "duplicate_name"),
         (b'{"\\\\":1,"\\\\":2}', "duplicate_name"),
         (b"1e999", "number_too_large"),
@@ -174,7 +176,7 @@ def test_nothing_recurses_before_brackets_are_counted(
     def recurse(*_: object) -> None:
         raise AssertionError("a parser was asked")
 
-    monkeypatch.setattr("msgspec.json.decode", recurse)
+    monkeypatch.setattr(json, "_read", recurse)
     monkeypatch.setattr(json, "_PLAIN", None)
     assert both(data) == ("refused", "too_deep")
 
@@ -276,8 +278,12 @@ def test_both_implementations_agree_on_garbage(data: bytes) -> None:
     both(data)
 
 
-def test_without_msgspec_everything_takes_the_plain_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "msgspec.json", None)
+@pytest.mark.parametrize("missing", [["jiter"], ["msgspec"], ["jiter", "msgspec"]])
+def test_without_a_library_the_plain_path_is_taken(
+    missing: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in missing:
+        monkeypatch.setitem(sys.modules, name, None)
     try:
         importlib.reload(json)
         assert json.decode(b'{"a":1}', 64) == {"a": 1}
@@ -287,6 +293,56 @@ def test_without_msgspec_everything_takes_the_plain_path(monkeypatch: pytest.Mon
     finally:
         monkeypatch.undo()
         importlib.reload(json)
+
+
+def test_a_jiter_that_nests_deeper_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own limit is what our limit is checked by."""
+
+    def from_json(data: bytes, **_: object) -> Any:
+        return standard.loads(data)
+
+    monkeypatch.setattr("jiter.from_json", from_json)
+    try:
+        importlib.reload(json)
+        assert both(b"[" * 65 + b"]" * 65) == ("refused", "too_deep")
+        assert both(b'[{"a":1,"a":2}, 1]') == ("refused", "duplicate_name")
+    finally:
+        monkeypatch.undo()
+        importlib.reload(json)
+
+
+MANY = b"[" + b'{"a":[1,2.5,null,"x"]},' * 70
+
+
+@pytest.mark.parametrize(
+    "text",
+    [b'"x"', b'"\\n"', b'"' + b"y" * 70_000 + b'"', b'"' + "ä".encode() * 5000 + b'",{"":{}}'],
+)
+@pytest.mark.parametrize(
+    ("end", "reason"),
+    [
+        (b"1]", None),
+        (b"1.50]", None),
+        (b"%d]" % 2**80, None),
+        (b"-1e300]", None),
+        (b"1e999]", "number_too_large"),
+        (b"-1e999]", "number_too_large"),
+        (b"[" * 63 + b"]" * 64, None),
+        (b"[" * 64 + b"]" * 65, "too_deep"),
+        (b"[" * 63 + b"1" + b"]" * 64, None),
+        (b'{"":' * 64 + b"1" + b"}" * 64 + b"]", "too_deep"),
+        (b'{"a":1,"\\u0061":1}]', "duplicate_name"),
+        (b'{"a":1,"a":1}]', "duplicate_name"),
+        (b"1],[1]", "malformed_json"),
+        (b"1]]", "malformed_json"),
+        (b"1]],[[1]", "malformed_json"),
+    ],
+)
+def test_the_end_of_large_documents_is_checked(text: bytes, end: bytes, reason: str | None) -> None:
+    for start in (b"[", MANY):
+        kind, found = both(start + text + b"," + end)
+        assert kind == ("value" if reason is None else "refused")
+        assert reason is None or found == reason
 
 
 def test_type_helpers() -> None:

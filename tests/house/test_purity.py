@@ -46,6 +46,7 @@ IN_ONE_PLACE = {
     "httptools": ("sansmcp.httptools_parser",),
     "importlib": ("sansmcp._lazy",),
     "ipaddress": ("sansmcp.addresses", "sansmcp.server.addresses"),
+    "jiter": ("sansmcp.codecs.json",),
     "msgspec": ("sansmcp.codecs.conversion", "sansmcp.codecs.json", "sansmcp.codecs.members"),
     "sys": ("sansmcp.types",),
     "typing_extensions": ("sansmcp.types",),
