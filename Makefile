@@ -12,6 +12,8 @@
 # make fleet SECONDS=600   kill the processes of a fleet behind HAProxy and Redis; who is not told?
 # make bench    parsers, servers, clients and more next to others; make bench-quick: in two minutes
 # make bench-plots   put the plots of the last runs into the checkout
+# make docs     the documentation site, in build/site
+# make frameworks   tools for LangChain, smolagents, Pydantic AI and OpenAI Agents, in environments
 # make format   put the code into its shape
 
 PYTHON ?= python3
@@ -25,7 +27,7 @@ CORE = tests/codecs tests/vocabulary tests/client tests/server tests/auth tests/
 # Compiled files save each worker ten seconds of rewriting assertions, and each process of a test some.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check core others thorough tests flakes conformance simulate planted requirements requirements-proof fuzz chaos fleet bench bench-quick bench-plots format clean
+.PHONY: demo test check core others thorough tests flakes conformance simulate planted requirements requirements-proof fuzz chaos fleet bench bench-quick bench-plots docs frameworks format clean
 
 demo: $(VENV)/installed-cli
 	$(BIN)/sansmcp demo
@@ -112,6 +114,14 @@ bench-quick: $(VENV)/installed-bench
 # Puts the plots of the last runs, which are in build/plots, into the checkout.
 bench-plots:
 	$(PYTHON) -m benchmarks.plot
+
+# Each in an environment of its own, because their dependencies exclude each other.
+frameworks: $(VENV)/installed-dev
+	$(BIN)/python -m tests.frameworks
+
+# The documentation site, in build/site.
+docs: $(VENV)/installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix
