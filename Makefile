@@ -10,10 +10,12 @@
 # make fuzz SECONDS=600   100,000 mutations, then fuzzing by coverage for so long
 # make chaos    clients and servers of several libraries, with a network that breaks between them
 # make fleet SECONDS=600   kill the processes of a fleet behind HAProxy and Redis; who is not told?
-# make bench    parsers, servers, clients and more next to others; make bench-quick: in two minutes
-# make bench-plots   put the plots of the last runs into the checkout
+# make bench    parsers, servers, clients and more next to others, in at most 15 minutes, and
+#     build/bench/index.html; make bench-quick: in two minutes
+# make bench-plots   put the plots and ratios of the last run into the checkout
 # make docs     the documentation site, in build/site
 # make frameworks   tools for LangChain, smolagents, Pydantic AI and OpenAI Agents, in environments
+# make release-check   what has to hold before a release
 # make format   put the code into its shape
 
 PYTHON ?= python3
@@ -27,7 +29,7 @@ CORE = tests/codecs tests/vocabulary tests/client tests/server tests/auth tests/
 # Compiled files save each worker ten seconds of rewriting assertions, and each process of a test some.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check core others thorough tests flakes conformance simulate planted requirements requirements-proof fuzz chaos fleet bench bench-quick bench-plots docs frameworks format clean
+.PHONY: demo test check core others thorough tests flakes conformance simulate planted requirements requirements-proof fuzz chaos fleet bench bench-bridges bench-quick bench-plots docs frameworks release-check format clean
 
 demo: $(VENV)/installed-cli
 	$(BIN)/sansmcp demo
@@ -99,19 +101,16 @@ fleet: $(VENV)/installed-dev
 	$(BIN)/python -m tests.fleet --seconds $(SECONDS) $(FLEET)
 
 bench: $(VENV)/installed-bench
-	$(BIN)/python -m benchmarks.parsers
-	$(BIN)/python -m benchmarks.servers 2
-	$(BIN)/python -m benchmarks.clients 0.5
-	$(BIN)/python -m benchmarks.streams 10000
-	$(BIN)/python -m benchmarks.stdio 5000
-	$(BIN)/python -m benchmarks.stores 5000
-	$(BIN)/python -m benchmarks.tasks
-	$(BIN)/python -m benchmarks.footprint
+	$(BIN)/python -m benchmarks.all
+
+# The bridge beside three others: some 20 minutes more.
+bench-bridges: $(VENV)/installed-bench
+	$(BIN)/python -m benchmarks.bridge
 
 bench-quick: $(VENV)/installed-bench
-	$(BIN)/python -m benchmarks.quick
+	$(BIN)/python -m benchmarks.all --quick
 
-# Puts the plots of the last runs, which are in build/plots, into the checkout.
+# Puts the plots and ratios of the last runs, which are in build/bench, into the checkout.
 bench-plots:
 	$(PYTHON) -m benchmarks.plot
 
@@ -122,6 +121,9 @@ frameworks: $(VENV)/installed-dev
 # The documentation site, in build/site.
 docs: $(VENV)/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+release-check: $(VENV)/installed-dev
+	$(BIN)/python -m tests.release_check
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix

@@ -34,25 +34,31 @@ TEXT = {"content": [{"type": "text", "text": "hello"}], "isError": False}
 # Ours
 
 
-def application() -> sansmcp.App:
-    """Echo."""
+def echo(call: Any) -> dict[str, Any]:
+    """Give back the text."""
+    text = call.params["arguments"]["text"]
+    return {"content": [{"type": "text", "text": text}], "isError": False}
+
+
+async def echo_async(call: Any) -> dict[str, Any]:
+    """The same in a task."""
+    return echo(call)
+
+
+def application(handler: Callable[[Any], Any] = echo) -> sansmcp.App:
+    """An application with one tool."""
     app = sansmcp.App("benchmark", "1")
-
-    @app.handler("tools/call", inline=True)
-    def call_tool(call: Any) -> dict[str, Any]:
-        text = call.params["arguments"]["text"]
-        return {"content": [{"type": "text", "text": text}], "isError": False}
-
+    app.handler("tools/call", inline=True, stream_after=1)(handler)
     return app
 
 
-def ours_on_asyncio(http11: Http11Parser) -> None:
+def ours_on_asyncio(http11: Http11Parser, handler: Callable[[Any], Any] = echo) -> None:
     """The adapter for asyncio."""
 
     async def main() -> None:
         address = (HOST, 0)
         async with sansmcp_asyncio.serve(
-            application(), http=address, sessions=False, http11=http11
+            application(handler), http=address, sessions=False, http11=http11
         ) as serving:
             announce(serving.url)
             await asyncio.Event().wait()
@@ -221,6 +227,12 @@ def announce(url: str | None) -> None:
 SERVERS: dict[str, Callable[[], None]] = {
     "sansmcp, asyncio + h11": partial(ours_on_asyncio, h11_parser.HTTP11),
     "sansmcp, asyncio + httptools": partial(ours_on_asyncio, httptools_parser.HTTP11),
+    "sansmcp, asyncio + h11, async handler": partial(
+        ours_on_asyncio, h11_parser.HTTP11, echo_async
+    ),
+    "sansmcp, asyncio + httptools, async handler": partial(
+        ours_on_asyncio, httptools_parser.HTTP11, echo_async
+    ),
     "sansmcp, trio + h11": partial(ours_on_trio, h11_parser.HTTP11),
     "sansmcp, trio + httptools": partial(ours_on_trio, httptools_parser.HTTP11),
     "bare asyncio + h11": partial(bare_on_asyncio, BareH11),

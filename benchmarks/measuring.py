@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import os
+import platform
 import re
 import statistics
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import attrs
 
@@ -128,7 +130,7 @@ def clocks(process: Process) -> Generator[Callable[[int], Cost]]:
 
 def wanted(names: Iterable[str]) -> list[str]:
     """The contestants that take part: in the quick way ours and bare ones on asyncio, and mcp."""
-    quick = "BENCHMARK_END" in os.environ
+    quick = "BENCHMARK_QUICK" in os.environ
     return [name for name in names if not quick or _QUICK.match(name)]
 
 
@@ -180,6 +182,34 @@ def table(what: str, costs: Mapping[str, Costs], columns: Sequence[str]) -> str:
         cells = ["-" if cost is None else str(cost) for cost in found]
         lines.append(f"| {' | '.join([row, *cells])} |")
     return "\n".join(lines)
+
+
+def about_machine() -> dict[str, str]:
+    """The machine, and the versions of what is measured."""
+    names = (
+        "sansmcp",
+        "mcp",
+        "httpx",
+        "httpx-sse",
+        "httpx2",
+        "sseclient-py",
+        "openai",
+        "anthropic",
+        "msgspec",
+        "orjson",
+        "h11",
+        "httptools",
+        "trio",
+    )
+    found = {
+        "time": time.strftime("%Y-%m-%d"),
+        "Python": f"{platform.python_implementation()} {platform.python_version()}",
+        "system": f"{platform.system()} {platform.machine()}, {os.cpu_count()} processors",
+    }
+    for name in names:
+        with suppress(importlib.metadata.PackageNotFoundError):
+            found[name] = importlib.metadata.version(name)
+    return found
 
 
 def column_of(costs: Mapping[str, Costs], column: str) -> dict[str, float]:

@@ -1,55 +1,54 @@
-"""Compare the parsers in one run: ``python -m benchmarks.parsers [--quick]``.
+"""Compare the parsers in one run: ``python -m benchmarks.parsers [ROUNDS]``.
 
-A parser that does not find every message is shown as wrong, and is not timed. ``--quick`` gives a
-table in some seconds. Without it pyperf measures, with processes of its own and all its options
-(``--fast``, ``-o FILE``, ``--affinity``): slower, and steadier.
+A parser that does not find every message is shown as wrong, and is not timed. In each table the
+rows where another one is ahead come first. The ratios are written to ``build/bench/ratios.json``.
 """
 
 from __future__ import annotations
 
-import importlib
 import statistics
 import sys
 import time
-from collections.abc import Callable
-from typing import Any, Protocol
+from collections.abc import Mapping
+from typing import Any
 
 import attrs
 
 from . import plot
-from .measuring import has_time, skip, spread
+from .measuring import about_machine, has_time, skip, spread
 from .readers import InNode
-from .workloads import OURS, Parser, Workload, workloads
+from .workloads import FLOORS, OURS, Parser, Workload, workloads
 
-ROUNDS = 5
+ROUNDS = 7
 """Every parser has its turn in each round, so that a busy moment hits all of them."""
 
-PLOTTED = {
-    "sse": "SSE, small events, 1460 B",
-    "sse-and-messages": "SSE and JSON-RPC, small, 64 KiB",
-}
+LEAST_SECONDS = 0.002
+"""What takes less is repeated within a round."""
 
-IS_WORKER = "--worker" in sys.argv
-"""Whether pyperf has started this process to take one measurement."""
+PLOTTED = {
+    "sse": "SSE, small, 140 B, LF, 1460 B",
+    "sse-and-messages": "SSE + JSON-RPC, small, 140 B, LF, 64 KiB",
+}
 
 
 def main() -> None:
     """Measure, print what came out, and plot some of it."""
-    time_of = quickly if "--quick" in sys.argv else with_pyperf()
-    measured: dict[str, dict[str, Times]] = {}
-    wrong: dict[str, dict[str, str]] = {}
+    rounds = int(sys.argv[1]) if sys.argv[1:] else ROUNDS
+    results: list[Result] = []
     for workload in workloads():
         if not has_time():
             skip(workload.name, "no time left")
             continue
-        right, wrong[workload.name] = compared(workload)
-        measured[workload.name] = time_of(right)
-    if not IS_WORKER:
-        for name, title in PLOTTED.items():
-            if title in measured:
-                micros = {parser: times.least * 1e6 for parser, times in measured[title].items()}
+        right, wrong = compared(workload)
+        results.append(Result(workload.name, measured(right, rounds), wrong))
+    for name, title in PLOTTED.items():
+        for result in results:
+            if result.name == title:
+                micros = {parser: times.least * 1e6 for parser, times in result.times.items()}
                 plot.write(name, title, "µs for each message", micros, OURS)
-        print(table(measured, wrong))
+    plot.write_ratios(about_machine(), {result.name: result.ratios for result in results})
+    for name in dict.fromkeys(result.table for result in results):
+        print(table(name, [result for result in results if result.table == name]), end="\n\n")
 
 
 @attrs.frozen
@@ -72,6 +71,38 @@ class Times:
         return f"{self.least * 1e6:.2f} / {self.median * 1e6:.2f} / {spread(self.rounds):.0f} %"
 
 
+@attrs.frozen
+class Result:
+    """What came of a workload."""
+
+    name: str
+    times: Mapping[str, Times]
+    wrong: Mapping[str, str]
+    """Of parsers that were not timed, why."""
+
+    @property
+    def table(self) -> str:
+        """The table that it is in."""
+        return self.name.partition(",")[0]
+
+    @property
+    def ratios(self) -> dict[str, float]:
+        """How many times as long as ours others take, by their least times."""
+        ours = self.times.get(OURS)
+        if ours is None:
+            return {}
+        return {
+            name: round(times.least / ours.least, 2)
+            for name, times in self.times.items()
+            if name != OURS
+        }
+
+    @property
+    def lead(self) -> float:
+        """The least ratio of those that do the same work; below 1 ours is behind."""
+        return min((ratio for name, ratio in self.ratios.items() if name not in FLOORS), default=1)
+
+
 def compared(workload: Workload) -> tuple[Workload, dict[str, str]]:
     """The parsers that find every message of a workload, and what is wrong with the others."""
     right: dict[str, Parser] = {}
@@ -89,84 +120,52 @@ def compared(workload: Workload) -> tuple[Workload, dict[str, str]]:
     return attrs.evolve(workload, parsers=right), wrong
 
 
-def quickly(workload: Workload) -> dict[str, Times]:
-    """Seconds that each parser takes, in some rounds."""
+def measured(workload: Workload, rounds: int) -> dict[str, Times]:
+    """Seconds that each parser takes for a message, in some rounds."""
     times: dict[str, list[float]] = {name: [] for name in workload.parsers}
-    for _ in range(ROUNDS):
+    for _ in range(rounds):
         for name, parse in workload.parsers.items():
             if times[name] and not has_time():
                 continue
-            times[name].append(seconds(1, parse) / workload.count)
+            times[name].append(seconds(parse) / workload.count)
     return {name: Times(tuple(each)) for name, each in times.items()}
 
 
-def seconds(loops: int, parse: Parser) -> float:
-    """Processor time of so many runs, after one that finds the caches as others have left them."""
+def seconds(parse: Parser) -> float:
+    """Processor time of a run, after one that finds the caches as others have left them."""
     if isinstance(parse, InNode):
-        return parse.seconds(loops)
-    parse()
+        return parse.seconds(1)
+    once = timed(parse, 1)
+    return timed(parse, max(1, int(LEAST_SECONDS / max(once, 1e-6))))
+
+
+def timed(parse: Parser, loops: int) -> float:
+    """Processor time of a run, the mean of so many."""
     start = time.process_time()
     for _ in range(loops):
         parse()
-    return time.process_time() - start
+    return (time.process_time() - start) / loops
 
 
-class Benchmark(Protocol):
-    """What pyperf has measured."""
-
-    def get_values(self) -> tuple[float, ...]:
-        """Seconds."""
-        ...
-
-
-class Runner(Protocol):
-    """What is used of pyperf, which has no types."""
-
-    def bench_time_func(
-        self, name: str, seconds: Callable[..., float], *arguments: Any, inner_loops: int
-    ) -> Benchmark | None:
-        """Measure with a function that is told how often; None in processes that do another one."""
-        ...
-
-
-def with_pyperf() -> Callable[[Workload], dict[str, Times]]:
-    """Measure with pyperf."""
-    pyperf = importlib.import_module("pyperf")
-    runner: Runner = pyperf.Runner(processes=3, values=5, program_args=("-m", "benchmarks.parsers"))
-
-    def time_of(workload: Workload) -> dict[str, Times]:
-        found = {
-            name: runner.bench_time_func(
-                f"{workload.name}: {name}", seconds, parse, inner_loops=workload.count
-            )
-            for name, parse in workload.parsers.items()
-        }
-        if IS_WORKER:
-            return {}
-        known = {name: each for name, each in found.items() if each is not None}
-        return {name: Times(each.get_values()) for name, each in known.items()}
-
-    return time_of
-
-
-def table(measured: dict[str, dict[str, Times]], wrong: dict[str, dict[str, str]]) -> str:
-    """The times of each workload: ours in microseconds a message, the others as multiples of it."""
+def table(name: str, results: list[Result]) -> str:
+    """Ours in microseconds a message, the others as multiples of it; lost rows first."""
     rows = [
-        "| workload | sansmcp, µs: least / median / spread | others, times as long (spread) |",
+        f"| {name} | sansmcp, µs: least / median / spread | others, times as long (spread) |",
         "|---|---|---|",
     ]
-    for workload, times in measured.items():
-        ours = times.get(OURS)
-        unit = 0.0 if ours is None else ours.least
-        cells = [_compared_with(unit, name, each) for name, each in times.items() if name != OURS]
-        cells += [f"{name} {what}" for name, what in wrong.get(workload, {}).items()]
-        rows.append(f"| {workload} | {ours or '-'} | {', '.join(cells)} |")
+    for result in sorted(results, key=lambda result: result.lead >= 1):
+        ratios = result.ratios
+        cells = [
+            f"{parser} {ratios.get(parser, '-')} ({spread(times.rounds):.0f} %)"
+            for parser, times in result.times.items()
+            if parser != OURS
+        ]
+        cells += [f"{parser} {what}" for parser, what in result.wrong.items()]
+        ours: Any = result.times.get(OURS, "-")
+        mark = "behind: " if result.lead < 1 else ""
+        row = result.name.removeprefix(f"{name}, ")
+        rows.append(f"| {mark}{row} | {ours} | {', '.join(cells)} |")
     return "\n".join(rows)
-
-
-def _compared_with(unit: float, name: str, times: Times) -> str:
-    how_long = f"{times.least / unit:.1f}" if unit else f"{times.least * 1e6:.2f} µs"
-    return f"{name} {how_long} ({spread(times.rounds):.0f} %)"
 
 
 if __name__ == "__main__":

@@ -1,16 +1,22 @@
-"""Bars as SVG, for the README.
+"""Bars as SVG for the README, and ratios by version.
 
-They are written to ``build/plots``; ``make bench-plots`` puts them into the checkout.
+They are written to ``build/bench``; ``make bench-plots`` puts them into the checkout.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from html import escape
 from pathlib import Path
+from typing import Any
 
 COMMITTED = Path(__file__).parent / "plots"
-PLOTS = Path(__file__).parents[1] / "build" / "plots"
+RATIOS = Path(__file__).parent / "ratios.json"
+"""How many times as long as ours others take, by version, workload and parser."""
+
+BUILD = Path(__file__).parents[1] / "build" / "bench"
+PLOTS = BUILD / "plots"
 
 _BAR, _GAP, _LABEL, _WIDTH = 18, 6, 250, 720
 _TEXT = 'font-family="sans-serif" font-size="12"'
@@ -44,11 +50,25 @@ def svg(title: str, unit: str, values: Mapping[str, float], ours: str) -> str:
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>\n{body}\n</svg>\n'
 
 
+def write_ratios(about: Mapping[str, str], ratios: Mapping[str, Mapping[str, float]]) -> None:
+    """Write the ratios of a run."""
+    BUILD.mkdir(parents=True, exist_ok=True)
+    found = {"about": about, "ratios": ratios}
+    (BUILD / RATIOS.name).write_text(json.dumps(found, indent=1))
+
+
 def commit() -> None:
-    """Copy what the last runs have drawn into the checkout."""
+    """Copy what the last runs have drawn and written into the checkout."""
     for drawn in sorted(PLOTS.glob("*.svg")):
         (COMMITTED / drawn.name).write_bytes(drawn.read_bytes())
         print(f"{COMMITTED / drawn.name}")
+    written = BUILD / RATIOS.name
+    if written.exists():
+        found: Any = json.loads(written.read_text())
+        versions: dict[str, Any] = json.loads(RATIOS.read_text()) if RATIOS.exists() else {}
+        versions[found["about"]["sansmcp"]] = found
+        RATIOS.write_text(json.dumps(versions, indent=1, ensure_ascii=False) + "\n")
+        print(f"{RATIOS}")
 
 
 if __name__ == "__main__":

@@ -61,6 +61,12 @@ def by_openai(streaming: Any, chunks: list[bytes]) -> Iterator[str]:
     return (event.data for event in streaming.SSEDecoder().iter_bytes(iter(chunks)))
 
 
+@reads_events("anthropic", "anthropic._streaming")
+def by_anthropic(streaming: Any, chunks: list[bytes]) -> Iterator[str]:
+    """Another one of that kind."""
+    return (event.data for event in streaming.SSEDecoder().iter_bytes(iter(chunks)))
+
+
 @attrs.frozen
 class InNode:
     """``eventsource-parser`` in Node.js: a parser that runs in a process of its own."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib
 import io
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import ModuleType
 from typing import Any, TypeAlias
 
@@ -23,15 +23,30 @@ from sansmcp import (
     SseDecoder,
     decode_envelope,
     decode_message,
-    encode_event,
     encode_line,
     encode_message,
 )
+from sansmcp.codecs.delimited_buffer import CR_BYTE
 
+from .corpus import CUTS, KINDS, MANY, streams
 from .readers import READERS, InNode, Reader
 
 OURS = "sansmcp"
 UNOPENED = "sansmcp, payloads unopened"
+FLOORS = {
+    UNOPENED,
+    "bytes.split",
+    "eventsource-parser (Node)",
+    "json.loads without SSE",
+    "msgspec, JSON only",
+    "orjson, JSON only",
+    "io.BytesIO",
+}
+"""What does less than the others, or in another language: how fast it could be at best."""
+
+MOST_CHUNKS = 1000
+"""Where a large event has more, some parsers take seconds, since they take quadratic time."""
+
 LIMITS = Limits()
 
 Parser: TypeAlias = Callable[[], int]
@@ -55,58 +70,6 @@ def peer(name: str) -> ModuleType | None:
         return None
 
 
-# Inputs
-
-
-def request() -> bytes:
-    """A small request: 150 bytes, as most are."""
-    return encode(
-        id=7,
-        method="tools/call",
-        params={
-            "name": "get_weather",
-            "arguments": {"city": "Berlin", "unit": "celsius"},
-            "_meta": {"progressToken": 7},
-        },
-    )
-
-
-def progress(number: int) -> bytes:
-    """A small notification."""
-    params = {
-        "progressToken": 7,
-        "progress": number,
-        "total": 1000,
-        "message": f"Reading file {number} of 1000",
-    }
-    return encode(method="notifications/progress", params=params)
-
-
-def result(size: int) -> bytes:
-    """The result of a tool: several pieces of text, with line breaks and some other letters."""
-    text = 'def café(x):\n    return "naïve" if x else "plain"\n'
-    piece = {"type": "text", "text": text * 10}
-    count = size // len(json.dumps(piece, ensure_ascii=False))
-    return encode(id=7, result={"content": [piece] * count, "isError": False})
-
-
-def encode(**members: Any) -> bytes:
-    """A message as most servers write it."""
-    members = {"jsonrpc": "2.0", **members}
-    return json.dumps(members, ensure_ascii=False, separators=(",", ":")).encode()
-
-
-def tool_stream(messages: list[bytes]) -> bytes:
-    """An event stream as a server with resumption sends it: a priming event, ids, keep-alives."""
-    blocks = [encode_event(b"", id="aGVsbG8td29ybGQtMTIz-0")]
-    for number, message in enumerate(messages, 1):
-        id = f"aGVsbG8td29ybGQtMTIz-{number}"
-        blocks.append(encode_event(message, event="message", id=id))
-        if number % 50 == 0:
-            blocks.append(b":\n\n")
-    return b"".join(blocks)
-
-
 def cut(data: bytes, size: int) -> list[bytes]:
     """An input in pieces."""
     return [data[start : start + size] for start in range(0, len(data), size)]
@@ -115,8 +78,13 @@ def cut(data: bytes, size: int) -> list[bytes]:
 # Event streams
 
 
-def sse(chunks: list[bytes], read: Callable[[str], object]) -> dict[str, Parser]:
-    """Those who read an event stream; ``read`` takes the data of each event."""
+def sse(
+    chunks: list[bytes], read: Callable[[str], object], *, node: bool = False
+) -> dict[str, Parser]:
+    """Those who read an event stream; ``read`` takes the data of each event.
+
+    ``node``: in Node.js, too, which takes a second, and chunks of one size.
+    """
 
     def counted(texts: Iterable[str]) -> int:
         count = 0
@@ -136,16 +104,17 @@ def sse(chunks: list[bytes], read: Callable[[str], object]) -> dict[str, Parser]
     parsers: dict[str, Parser] = {OURS: ours}
     if read is ignore:
         parsers["bytes.split"] = by(blocks_of)
-        if node := InNode.reader(chunks):
-            parsers["eventsource-parser (Node)"] = node
+        if node and (in_node := InNode.reader(chunks)):
+            parsers["eventsource-parser (Node)"] = in_node
     return parsers | {name: by(reader) for name, reader in READERS.items()}
 
 
 def blocks_of(chunks: list[bytes]) -> Iterator[str]:
     """What is between blank lines and says anything, without a look into it: the least there is."""
+    blank = b"\r\n\r\n" if CR_BYTE in chunks[0] else b"\n\n"
     rest = b""
     for chunk in chunks:
-        *blocks, rest = (rest + chunk).split(b"\n\n")
+        *blocks, rest = (rest + chunk).split(blank)
         for block in blocks:
             if len(block) > 40:  # neither a comment nor the priming event
                 yield block.decode()
@@ -155,7 +124,7 @@ def ignore(text: str) -> None:
     """For those who only want the events."""
 
 
-def conversation(chunks: list[bytes], messages: list[bytes]) -> dict[str, Parser]:
+def conversation(chunks: list[bytes], messages: Sequence[bytes]) -> dict[str, Parser]:
     """Those who read an event stream and the messages in it."""
 
     def by_json_alone() -> int:
@@ -179,7 +148,7 @@ def conversation(chunks: list[bytes], messages: list[bytes]) -> dict[str, Parser
 # Messages
 
 
-def messages(documents: list[bytes]) -> dict[str, Parser]:
+def messages(documents: Sequence[bytes]) -> dict[str, Parser]:
     """Those who read JSON-RPC messages, and those who only read JSON."""
 
     def each(read: Callable[[bytes], object]) -> Parser:
@@ -209,11 +178,13 @@ def encoders(document: bytes) -> dict[str, Parser]:
     message, value = decode_message(document, LIMITS), json.loads(document)
     assert not isinstance(message, Batch)
 
+    count = times_to_write(document)
+
     def times(write: Callable[[], object]) -> Parser:
         def parse() -> int:
-            for _ in range(100):
+            for _ in range(count):
                 write()
-            return 100
+            return count
 
         return parse
 
@@ -225,6 +196,11 @@ def encoders(document: bytes) -> dict[str, Parser]:
     if orjson := peer("orjson"):
         parsers["orjson, JSON only"] = times(lambda: orjson.dumps(value))
     return parsers
+
+
+def times_to_write(document: bytes) -> int:
+    """How often a message is written."""
+    return max(1, min(100, 1_000_000 // len(document)))
 
 
 def mcp_validator() -> Callable[[str | bytes], object] | None:
@@ -259,30 +235,47 @@ def lines(chunks: list[bytes]) -> dict[str, Parser]:
 
 
 def workloads() -> list[Workload]:
-    """All that is measured."""
-    count = 1000
-    small = [progress(number) for number in range(1, count)] + [result(11_000)]
-    large = [result(11_000)] * 50
-    stream, long_stream = tool_stream(small), tool_stream(large)
-    ndjson = b"".join(map(encode_line, small))
-    rows = [{"id": n, "name": f"row {n}", "is_new": True, "tags": ["a", "b"]} for n in range(15000)]
-    table = encode(id=7, result={"rows": rows})
-    both = "SSE and JSON-RPC,"
+    """All that is measured, table by table: what is before the first comma names the table."""
     return [
-        Workload("SSE, small events, 64 KiB", count, sse(cut(stream, 65536), ignore)),
-        Workload("SSE, small events, 1460 B", count, sse(cut(stream, 1460), ignore)),
-        Workload("SSE, small events, 64 B", count, sse(cut(stream, 64), ignore)),
-        Workload("SSE, small events, 1 B", count, sse(cut(stream, 1), ignore)),
-        Workload("SSE, 11 KB events, 64 KiB", 50, sse(cut(long_stream, 65536), ignore)),
-        Workload("SSE, 11 KB events, 1460 B", 50, sse(cut(long_stream, 1460), ignore)),
-        Workload(f"{both} small, 64 KiB", count, conversation(cut(stream, 65536), small)),
-        Workload(f"{both} 11 KB, 64 KiB", 50, conversation(cut(long_stream, 65536), large)),
-        Workload("JSON-RPC, request of 150 B", count, messages([request()] * count)),
-        Workload("JSON-RPC, result of 11 KB", 50, messages(large)),
-        Workload("JSON-RPC, result of 1 MB", 1, messages([result(1_000_000)])),
-        Workload("JSON-RPC, table of 0.9 MB", 1, messages([table])),
-        Workload("encode, request of 150 B", 100, encoders(request())),
-        Workload("encode, result of 11 KB", 100, encoders(result(11_000))),
-        Workload("NDJSON, small messages, 64 KiB", count, lines(cut(ndjson, 65536))),
-        Workload("NDJSON, small messages, 1 KiB", count, lines(cut(ndjson, 1024))),
+        *event_streams(),
+        *conversations(),
+        *(
+            Workload(f"JSON-RPC, {kind}", len(each), messages(each))
+            for kind, documents in KINDS.items()
+            for each in [documents()]
+        ),
+        *(
+            Workload(f"encode, {kind}", times_to_write(document), encoders(document))
+            for kind, documents in KINDS.items()
+            for document in [documents()[-1]]
+        ),
+        *(
+            Workload(f"lines, small, {name}", MANY, lines(cut(ndjson, size)))
+            for ndjson in [b"".join(map(encode_line, KINDS["small, 140 B"]()))]
+            for name, size in (("64 KiB", 65536), ("1 KiB", 1024))
+        ),
     ]
+
+
+def event_streams() -> Iterator[Workload]:
+    """Each stream, cut in each way."""
+    for name, stream in streams().items():
+        for cut_name, size in CUTS.items():
+            chunks = stream.cut(size)
+            if len(chunks) > MOST_CHUNKS:
+                continue
+            node = name == "small, 140 B, LF" and size is not None
+            parsers = sse(chunks, ignore, node=node)
+            yield Workload(f"SSE, {name}, {cut_name}", len(stream.messages), parsers)
+    stream = streams()["small, 140 B, LF"]
+    for size in (64, 1):
+        parsers = sse(stream.cut(size), ignore, node=True)
+        yield Workload(f"SSE, small, 140 B, LF, {size} B", len(stream.messages), parsers)
+
+
+def conversations() -> Iterator[Workload]:
+    """Each stream with the messages in it, event by event and in large chunks."""
+    for name, stream in streams().items():
+        for cut_name in ("one event", "64 KiB"):
+            parsers = conversation(stream.cut(CUTS[cut_name]), stream.messages)
+            yield Workload(f"SSE + JSON-RPC, {name}, {cut_name}", len(stream.messages), parsers)

@@ -7,10 +7,10 @@ of decorated functions, with schemas from their signatures.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import AbstractContextManager
 from functools import partial, wraps
-from inspect import iscoroutinefunction
+from inspect import isawaitable, iscoroutinefunction
 from types import NoneType
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
@@ -38,8 +38,12 @@ TaskRule: TypeAlias = Literal["never", "optional", "required"] | float | None
 Scopes: TypeAlias = Collection[str] | Callable[[Request], Collection[str]]
 """The scopes that a request needs, or a function of the request that returns them."""
 
+NotificationHandler: TypeAlias = Callable[..., object]
+"""Takes the :class:`~sansmcp.Peer` that sent a notification, and the Notification."""
+
 _H = TypeVar("_H", bound=Handler)
 _A = TypeVar("_A", bound=Callable[[Any], AbstractContextManager[Any]])
+_N = TypeVar("_N", bound=NotificationHandler)
 
 CORE_METHODS = frozenset(("initialize", "ping", "server/discover", "subscriptions/listen"))
 """The methods that the library handles; an application cannot register them."""
@@ -81,8 +85,8 @@ class HandlerOptions:
     """The options of a handler; see :meth:`App.handler`."""
 
     inline: bool | Callable[[Request], bool] = False
-    """Run the handler in the event loop instead of a thread, or a function that returns this for a
-    request; True for every async function.
+    """Run the handler where the server runs instead of a thread, or a function that returns this
+    for a request; True for every async function.
     """
     stream_after: float | None = None
     """Seconds before a call of this handler gets an event stream; None: the server's setting."""
@@ -131,6 +135,9 @@ class App:
     )
     """What makes the contexts of all handlers, the innermost first."""
     _fallback_options: HandlerOptions = attrs.field(factory=HandlerOptions, init=False, repr=False)
+    _notified: dict[str | None, NotificationHandler] = attrs.field(
+        factory=dict[str | None, NotificationHandler], init=False, repr=False
+    )
 
     def __attrs_post_init__(self) -> None:
         check_type(str, name=self.name, version=self.version)
@@ -151,11 +158,11 @@ class App:
 
         Args:
             method: a method of MCP, or one of your own, such as ``"com.example/reindex"``.
-            inline: run a plain function in the event loop, which is faster than in a thread. It
-                must not block: while it runs, the server does nothing else. It has no effect on
-                async functions, nor without an event loop. Or a function that returns this for a
-                request, since one handler serves all tools: what runs in the event loop may also
-                return an awaitable.
+            inline: run a plain function in the event loop, or in the thread that serves, which is
+                faster than in a thread of its own. It must not block: while it runs, the server
+                does nothing else. Methods of the call that wait are refused there. It has no
+                effect on async functions. Or a function that returns this for a request, since one
+                handler serves all tools: in an event loop it may also return an awaitable.
             stream_after: seconds after which a call without a response gets an event stream; None
                 is the server's setting, see :class:`sansmcp.ServerOptions`.
             task: when a ``tools/call`` becomes a task, for clients that can follow one (2026-07-28
@@ -273,6 +280,38 @@ class App:
         self._around.append(enter)
         return enter
 
+    def on_notification(self, method: str | None = None) -> Callable[[_N], _N]:
+        """Decorate the handler of a notification of clients.
+
+        The adapter calls it in place, while it drives the machine, so it must return soon and not
+        wait. An exception that it raises is reported on the server only.
+
+        Args:
+            method: the notification, e.g. ``notifications/roots/list_changed``; None for all that
+                have no handler. The library handles ``notifications/initialized``,
+                ``notifications/cancelled`` and its own extensions itself.
+
+        Raises:
+            LocalProtocolError: the notification has a handler already, or the handler is not a
+                plain function.
+        """
+        if method in self._notified:
+            raise LocalProtocolError(f"The notification {method!r} already has a handler")
+
+        def register(handler: _N) -> _N:
+            if not callable(handler) or is_async(handler):
+                raise LocalProtocolError(
+                    f"The handler of a notification must be a plain function, got {handler!r}"
+                )
+            self._notified[method] = handler
+            return handler
+
+        return register
+
+    def notification_handler_of(self, method: str) -> NotificationHandler | None:
+        """Return the handler of a notification; None if there is none."""
+        return self._notified.get(method, self._notified.get(None))
+
     def handler_of(self, method: str) -> Handler | None:
         """Return the handler of a method, or the fallback; None if there is none."""
         if method in self.handlers:
@@ -362,8 +401,8 @@ def _within(
     @wraps(handler)
     async def call_async(call: Any) -> Any:
         with enter(call):
-            result = handler(call)
-            return await result if isinstance(result, Awaitable) else result
+            result: Any = handler(call)
+            return (await result) if isawaitable(result) else result
 
     @wraps(handler)
     def call_plain(call: Any) -> Any:

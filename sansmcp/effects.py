@@ -250,7 +250,10 @@ class StartProcess:
 
 @attrs.frozen
 class WriteStdin:
-    """Write to the standard input of the process. Report its exit, and no failure to write."""
+    """Write to the standard input of the process. Report its exit, and no failure to write.
+
+    The data may have several messages.
+    """
 
     data: bytes = attrs.field(repr=elide)
 

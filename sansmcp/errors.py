@@ -53,6 +53,8 @@ def check_type(kind: type[Any] | tuple[type[Any], ...], **given: object) -> None
     often are checked only when their use fails.
     """
     for name, value in given.items():
+        if type(value) is kind:
+            continue
         kinds = kind if isinstance(kind, tuple) else (kind,)
         if not isinstance(value, kinds) or (isinstance(value, bool) and int in kinds):
             wanted = " or ".join(each.__name__ for each in kinds)

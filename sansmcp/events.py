@@ -40,6 +40,14 @@ class SessionClosed:
 
 
 @attrs.frozen
+class ListenersChanged:
+    """A client of 2026-07-28 began or ended to listen for changes of resources.
+
+    ``Server.listened_resources`` has the resources for which such clients listen now.
+    """
+
+
+@attrs.frozen
 class CallReceived:
     """A client sent a request. Respond to it once.
 
@@ -163,6 +171,7 @@ class InvalidLine:
 ServerEvent: TypeAlias = (
     SessionOpened
     | SessionClosed
+    | ListenersChanged
     | CallReceived
     | CallCancelled
     | ClientNotified

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections import deque
-from collections.abc import Mapping, Sequence
-from itertools import count
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import count, islice
 from typing import Any
 
 import attrs
@@ -33,12 +32,14 @@ from .events import (
     ClientNotified,
     ClientResponseReceived,
     Connected,
+    ListenersChanged,
     ProgressReceived,
     ServerEvent,
     ServerNotified,
     ServerRequestCancelled,
     ServerRequestReceived,
     SessionClosed,
+    TaskUpdated,
 )
 from .input_required import (
     INPUT_RESPONSES,
@@ -50,15 +51,16 @@ from .input_required import (
 from .messages import Notification, Params, Request, RequestId
 from .meta_keys import (
     ACKNOWLEDGED,
-    CLIENT_CAPABILITIES,
     LISTEN,
     LOG_LEVEL,
     OWN_META,
+    SERVER_INFO,
     SUBSCRIPTION_ID,
     UPDATED,
     meta_of,
 )
 from .revisions import REVISIONS, Revision
+from .server.input_checks import check_asking, missing_capabilities
 from .server.server import Server
 from .server_call import ServerCall, Session
 from .states import ClientState
@@ -71,8 +73,12 @@ _LISTS = {
 }
 """By notification of a changed list: the capability, and the name in ``subscriptions/listen``."""
 
+_LOG_MESSAGE = "notifications/message"
 _SET_LEVEL = "logging/setLevel"
 _SUBSCRIBE, _UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"
+
+_LISTEN_AGAIN = 5.0
+"""Seconds after the upstream server has ended a subscription until the relay subscribes again."""
 
 
 def relay_app(connected: Connected) -> App:
@@ -83,11 +89,13 @@ def relay_app(connected: Connected) -> App:
 
     Returns:
         An App that takes every method. Its handler only raises: a :class:`Relay` takes the calls
-        from the events of the server.
+        from the events of the server. If the upstream has tasks at 2026-07-28, so has the App, and
+        the server needs a store and a clock for them.
     """
     capabilities = dict(connected.capabilities)
     extensions = dict(json.as_object(capabilities.get("extensions")) or {})
-    if extensions.pop(EXTENSION, None) is not None:  # the upstream client follows the tasks itself
+    has_tasks = extensions.pop(EXTENSION, None) is not None
+    if has_tasks:  # the server declares those of its own
         capabilities["extensions"] = extensions
     info = connected.server_info
     app = App(
@@ -97,6 +105,8 @@ def relay_app(connected: Connected) -> App:
         capabilities=capabilities,
     )
     app.fallback(_relayed, inline=True)
+    if has_tasks:
+        app.handler("tools/call", inline=True, task="optional")(_relayed)
     return app
 
 
@@ -152,10 +162,12 @@ class _Pairing:
     """The last progress that was reported."""
     asked: dict[RequestId, int] = attrs.field(factory=lambda: {})
     """The server requests that the client has got: upstream id, and what ``ask()`` returned."""
-    wanted: deque[Request] = attrs.field(factory=lambda: deque[Request]())
-    """The server requests for input at 2026-07-28, which are asked one after the other."""
-    parked_until: float = math.inf
-    """Until when the client may come back with its input; math.inf if its call is running."""
+    wanted: dict[str, Request] = attrs.field(factory=lambda: {})
+    """The open server requests, by the names of the input requests of 2026-07-28 for them."""
+    due: float = math.inf
+    """At 2026-07-28: when to send the input requests, or until when the client may come back with
+    its input; math.inf if there are none.
+    """
     ended: CallCompleted | CallFailed | None = None
     """The end of the upstream call, if the client has yet to come back for it."""
 
@@ -203,8 +215,12 @@ class Relay:
         """By number: the pairings whose client may come back with its input."""
         self._questions: dict[RequestId, _Pairing] = {}
         """The open server requests of the upstream server."""
+        self._asking: set[_Pairing] = set()
+        """The pairings whose client gets input requests soon, all of them at once."""
         self._listeners: dict[str, int] = {}
         """At 2026-07-28: calls that listen, by URI of a resource; lists have the name ``""``."""
+        self._listens_again = math.inf
+        """When to replace the listeners that the upstream server has ended."""
         self._subscribed: set[str] = set()
         """Before 2026-07-28: the resources to which the upstream session is subscribed."""
         self._level: str | None = None
@@ -222,19 +238,8 @@ class Relay:
         self._revision = REVISIONS[event.version]
         self._capabilities = event.capabilities
         self._subscribed.clear()
-        wanted = {
-            name: True
-            for capability, name in _LISTS.values()
-            if (json.as_object(event.capabilities.get(capability)) or {}).get("listChanged") is True
-        }
-        is_open = self._upstream.state is ClientState.READY
-        if not is_open:
-            return
-        if self._revision.listen and wanted and "" not in self._listeners:
-            self._listen("", wanted, now)
-        for uri in {uri for session in self._sessions for uri in session.subscriptions}:
-            self._subscribe(uri, now)
-        if self._level is not None and not self._revision.listen:
+        self._follow_changes(now)
+        if self._level is not None and not self._revision.listen and self._is_ready:
             self._upstream.call(_SET_LEVEL, {"level": self._level}, now=now)
 
     def replace_upstream(self, upstream: Client) -> None:
@@ -255,9 +260,24 @@ class Relay:
         return self._server.sessions if self._session is None else (self._session,)
 
     @property
+    def _is_ready(self) -> bool:
+        return self._upstream.state is ClientState.READY
+
+    @property
+    def _resources(self) -> set[str]:
+        """The resources to which the clients are subscribed."""
+        listened = self._server.listened_resources if self._session is None else ()
+        return {*listened, *(uri for each in self._sessions for uri in each.subscriptions)}
+
+    @property
     def must_wait(self) -> bool:
         """True if a client is behind: leave the upstream's events until it is False."""
         return any(call.is_above_high_water for call in self._full)
+
+    @property
+    def running(self) -> int:
+        """How many calls the upstream server is working on for clients."""
+        return len(self._by_handle)
 
     # The side of the clients
 
@@ -286,6 +306,9 @@ class Relay:
                     self._upstream.notify(notification.method, _given(notification.params), now=now)
                 except LocalProtocolError as error:
                     return f"{notification.method[:100]!r} of a client is lost: {error}"
+            case ListenersChanged() if self._session is None:
+                self._follow_changes(now)
+                self._drop_subscriptions(now)
             case SessionClosed():
                 self._drop_subscriptions(now)
             case ClientResponseReceived():
@@ -344,35 +367,62 @@ class Relay:
             if not is_modern:
                 return False
         elif method == _SUBSCRIBE and is_modern:
-            self._subscribe(str(params.get("uri")), now)
+            self._subscribe({str(params.get("uri"))}, now)
         elif method != _UNSUBSCRIBE:
             return False
         call.respond({}, now=now)  # with the response the server forgets a subscription
         self._drop_subscriptions(now)
         return True
 
-    def _subscribe(self, uri: str, now: float) -> None:
-        """Let the upstream server tell of changes of a resource."""
+    def _follow_changes(self, now: float) -> None:
+        """Subscribe to the lists, and to the resources of the clients, where that is missing."""
         assert self._revision is not None, "the owner calls connected() first"
-        if not self._revision.listen:
-            self._subscribed.add(uri)
-            self._upstream.call(_SUBSCRIBE, {"uri": uri}, now=now)
-        elif uri not in self._listeners:
-            self._listen(uri, {"resourceSubscriptions": [uri]}, now)
+        self._listens_again = math.inf
+        if not self._is_ready:
+            return  # connected() is called again, or there is another client
+        offered = {name: json.as_object(each) or {} for name, each in self._capabilities.items()}
+        lists = {
+            name: True
+            for capability, name in _LISTS.values()
+            if offered.get(capability, {}).get("listChanged") is True
+        }
+        try:
+            if self._revision.listen and lists and "" not in self._listeners:
+                self._listen({""}, lists, now)
+            if offered.get("resources", {}).get("subscribe") is True:
+                self._subscribe(self._resources, now)
+        except LocalProtocolError:  # too many calls are running
+            self._listens_again = now + _LISTEN_AGAIN
 
-    def _listen(self, name: str, wanted: Mapping[str, Any], now: float) -> None:
-        params = {"notifications": dict(wanted)}
-        self._listeners[name] = self._upstream.call(LISTEN, params, now=now)
+    def _subscribe(self, uris: Iterable[str], now: float) -> None:
+        """Make the upstream server report changes of resources."""
+        assert self._revision is not None
+        new = sorted({*uris} - self._listeners.keys() - self._subscribed)
+        if self._revision.listen:
+            if new:
+                self._listen(new, {"resourceSubscriptions": new}, now)
+            return
+        for uri in new:
+            self._upstream.call(_SUBSCRIBE, {"uri": uri}, now=now)
+            self._subscribed.add(uri)
+
+    def _listen(self, names: Iterable[str], wanted: Mapping[str, Any], now: float) -> None:
+        handle = self._upstream.call(LISTEN, {"notifications": dict(wanted)}, now=now)
+        self._listeners.update(dict.fromkeys(names, handle))
 
     def _drop_subscriptions(self, now: float) -> None:
-        """Let the upstream server forget the resources to which no client is subscribed."""
-        used = {uri for session in self._sessions for uri in session.subscriptions}
+        """End the subscriptions to the resources to which no client is subscribed."""
+        used = self._resources
         for name in [name for name in self._listeners if name and name not in used]:
-            self._upstream.cancel(self._listeners.pop(name), "no client is subscribed", now=now)
-        if self._upstream.state is ClientState.READY:
-            for uri in self._subscribed - used:
-                self._subscribed.discard(uri)
+            handle = self._listeners.pop(name)
+            if handle not in self._listeners.values():
+                self._upstream.cancel(handle, "no client is subscribed", now=now)
+        for uri in self._subscribed - used if self._is_ready else ():
+            try:
                 self._upstream.call(_UNSUBSCRIBE, {"uri": uri}, now=now)
+            except LocalProtocolError:  # too many calls are running; the next change tries again
+                return
+            self._subscribed.discard(uri)
 
     def _needs_level(self, meta: Mapping[str, Any]) -> bool:
         """True if a client set a level for all requests, and the upstream wants it in each."""
@@ -406,27 +456,23 @@ class Relay:
             self._upstream.respond_exception(id, refusal, now=now)
 
     def _came_back(self, call: ServerCall, now: float) -> None:
-        """Take the input of a client of 2026-07-28, and go on with its upstream call."""
-        number, id = call.handler_input.state
-        pairing = self._parked.pop(number, None)
+        """Take the input of a client of 2026-07-28, and continue its upstream call."""
+        pairing = self._parked.pop(call.handler_input.state, None)
         if pairing is None:
             text = "This input is for a call that has ended; send the request again without it"
             call.respond_error(jsonrpc.INVALID_PARAMS, text, now=now)
             return
-        pairing.call, pairing.parked_until = call, math.inf
+        pairing.call, pairing.due = call, math.inf
         self._by_call[call] = pairing
-        responses = call.handler_input.input_responses
-        if id in self._questions:
-            if "input" not in responses:  # ask again
-                self._ask_next(pairing, now)
-                return
-            pairing.wanted.popleft()
-            del self._questions[id]
-            self._upstream.respond(id, responses["input"], now=now)
+        for name, response in call.handler_input.input_responses.items():
+            request = pairing.wanted.pop(name, None)
+            if request is not None:
+                del self._questions[request.id]
+                self._upstream.respond(request.id, response, now=now)
         if pairing.ended is not None:
             self._end(pairing, pairing.ended, now)
-        elif pairing.wanted:
-            self._ask_next(pairing, now)
+        elif pairing.wanted:  # it came without, or there is more by now
+            self._ask_soon(pairing, now)
 
     # The side of the upstream server
 
@@ -449,6 +495,8 @@ class Relay:
                 self._upstream_ended(handle, event, now)
             case ProgressReceived(call=handle):
                 self._progress(event, self._by_handle.get(handle), now)
+            case TaskUpdated(call=handle):
+                self._became_task(self._by_handle.get(handle), now)
             case ServerNotified(handle, notification):
                 return self._notified(handle, notification, now)
             case ServerRequestReceived(handle, request):
@@ -462,14 +510,22 @@ class Relay:
     def _upstream_ended(self, handle: int, event: CallCompleted | CallFailed, now: float) -> None:
         pairing = self._by_handle.get(handle)
         if pairing is None:
-            for name, listener in tuple(self._listeners.items()):
-                if listener == handle:
-                    del self._listeners[name]
+            self._stopped_listening(handle, event, now)
         elif pairing.number not in self._parked:
             self._end(pairing, event, now)
         else:
             del self._by_handle[handle]
             pairing.ended = event
+
+    def _stopped_listening(
+        self, handle: int, event: CallCompleted | CallFailed, now: float
+    ) -> None:
+        names = [name for name, listener in self._listeners.items() if listener == handle]
+        for name in names:
+            del self._listeners[name]
+        is_refused = isinstance(event, CallFailed) and isinstance(event.error, JsonRpcError)
+        if names and not is_refused:
+            self._listens_again = min(self._listens_again, now + _LISTEN_AGAIN)
 
     def _end(self, pairing: _Pairing, event: CallCompleted | CallFailed, now: float) -> None:
         call = pairing.call
@@ -497,8 +553,9 @@ class Relay:
     def _forget(self, pairing: _Pairing) -> None:
         if self._by_handle.get(pairing.handle) is pairing:  # another client has the same handles
             del self._by_handle[pairing.handle]
-        for id in [id for id, owner in self._questions.items() if owner is pairing]:
-            del self._questions[id]
+        self._asking.discard(pairing)
+        for id in (*pairing.asked, *(each.id for each in pairing.wanted.values())):
+            self._questions.pop(id, None)
 
     def _progress(self, event: ProgressReceived, pairing: _Pairing | None, now: float) -> None:
         if pairing is None or pairing.number in self._parked:
@@ -506,6 +563,11 @@ class Relay:
         if pairing.progress is None or event.progress > pairing.progress:
             pairing.progress = event.progress
             pairing.call.progress(event.progress, event.total, event.message, now=now)
+            self._note_full(pairing.call)
+
+    def _became_task(self, pairing: _Pairing | None, now: float) -> None:
+        """Make the call of a client a task, if its client can follow tasks."""
+        if pairing is not None and pairing.call.become_task(now=now):
             self._note_full(pairing.call)
 
     def _notified(self, handle: int | None, message: Notification, now: float) -> str | None:
@@ -527,7 +589,8 @@ class Relay:
         else:
             sent = [pairing.call.notify(method, params, now=now)]
             self._note_full(pairing.call)
-        return None if any(sent) else f"{method[:100]!r} of the upstream server reached no client"
+        is_told = any(sent) or method == _LOG_MESSAGE  # it may be below the level of the client
+        return None if is_told else f"{method[:100]!r} of the upstream server reached no client"
 
     def _note_full(self, call: ServerCall) -> None:
         if call.is_above_high_water:
@@ -565,28 +628,34 @@ class Relay:
             )
             self._questions[request.id] = pairing
             return
-        capability = CLIENT_CAPABILITIES.get(request.method)
-        if capability is not None and capability not in call.peer.client_capabilities:
-            raise LocalProtocolError(f"the client has not declared {capability}")
-        pairing.wanted.append(request)
+        name = str(next(self._numbers))
+        asked = InputRequired({name: InputRequest(request.method, request.params or {})})
+        check_asking(call.request, asked)
+        missing = missing_capabilities(asked, call.peer.client_capabilities)
+        if missing:
+            raise LocalProtocolError(f"the client has not declared {' and '.join(missing)}")
+        pairing.wanted[name] = request
         self._questions[request.id] = pairing
         if pairing.number not in self._parked:
-            try:
-                self._ask_next(pairing, now)
-            except LocalProtocolError:
-                pairing.wanted.remove(request)
-                del self._questions[request.id]
-                raise
+            self._ask_soon(pairing, now)
 
-    def _ask_next(self, pairing: _Pairing, now: float) -> None:
-        """Send the next request for input to a client of 2026-07-28, which ends its call."""
-        request, call = pairing.wanted[0], pairing.call
-        asked = InputRequest(request.method, request.params or {})
-        call.respond(InputRequired({"input": asked}, [pairing.number, request.id]), now=now)
+    def _ask_soon(self, pairing: _Pairing, now: float) -> None:
+        """Send the input requests when all events that are there by now were received."""
+        if pairing not in self._asking:
+            self._asking.add(pairing)
+            pairing.due = now
+
+    def _ask_now(self, pairing: _Pairing, now: float) -> None:
+        """Send the open server requests to a client of 2026-07-28, which ends its call."""
+        self._asking.discard(pairing)
+        wanted = islice(pairing.wanted.items(), self._server.limits.max_batch_messages)
+        asked = {name: InputRequest(each.method, each.params or {}) for name, each in wanted}
+        call = pairing.call
+        call.respond(InputRequired(asked, pairing.number), now=now)
         del self._by_call[call]
         self._full.discard(call)
         self._parked[pairing.number] = pairing
-        pairing.parked_until = now + self._server.limits.input_timeout
+        pairing.due = now + self._server.limits.input_timeout
 
     def _withdrawn(self, id: RequestId, reason: str, now: float) -> None:
         pairing = self._questions.pop(id, None)
@@ -595,25 +664,34 @@ class Relay:
         if id in pairing.asked:
             pairing.call.withdraw(pairing.asked.pop(id), reason, now=now)
         else:
-            pairing.wanted = deque(each for each in pairing.wanted if each.id != id)
+            pairing.wanted = {name: each for name, each in pairing.wanted.items() if each.id != id}
+            if not pairing.wanted:
+                self._asking.discard(pairing)
 
     # The time
 
     def next_deadline(self) -> float | None:
         """Return when to call :meth:`handle_timeout`, or None for never."""
-        return min((pairing.parked_until for pairing in self._parked.values()), default=None)
+        waiting = (*self._asking, *self._parked.values())
+        due = min((pairing.due for pairing in waiting), default=math.inf)
+        due = min(due, self._listens_again)
+        return None if due == math.inf else due
 
     def handle_timeout(self, *, now: float) -> None:
-        """Cancel the upstream calls whose clients did not come back with their input in time.
+        """Ask clients for input, and cancel the calls of those that did not send it in time.
 
         Early, late and repeated calls are safe. Drive both machines afterwards.
         """
+        for pairing in tuple(self._asking):
+            self._ask_now(pairing, now)
         for pairing in tuple(self._parked.values()):
-            if pairing.parked_until <= now:
+            if pairing.due <= now:
                 del self._parked[pairing.number]
                 self._forget(pairing)
                 if pairing.ended is None:
                     self._upstream.cancel(pairing.handle, "the client sent no input", now=now)
+        if self._listens_again <= now:
+            self._follow_changes(now)
 
 
 def _given(params: Params | None) -> Params | None:
@@ -648,10 +726,21 @@ def _result_for(revision: Revision, result: Any) -> Any:
     members = json.as_object(result) or {}
     kind = members.get("resultType")
     if kind == "complete" and not revision.result_type:
-        return {name: value for name, value in members.items() if name != "resultType"}
+        return _without_server_info(members)
     if kind == "input_required" and revision.result_type:
         return _input_required(members)
     return result
+
+
+def _without_server_info(members: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a result of 2026-07-28 without the members that older revisions do not have."""
+    given = {name: value for name, value in members.items() if name != "resultType"}
+    meta = json.as_object(given.get("_meta"))
+    if meta is not None and SERVER_INFO in meta:
+        given["_meta"] = {name: value for name, value in meta.items() if name != SERVER_INFO}
+        if not given["_meta"]:
+            del given["_meta"]
+    return given
 
 
 def _input_required(members: Mapping[str, Any]) -> InputRequired:

@@ -29,8 +29,9 @@ class Shares(Generic[Owner]):
     _classes: dict[int, OrderedDict[Owner, None]] = attrs.field(
         factory=dict[int, "OrderedDict[Owner, None]"], init=False
     )
-    """The owners by the number of bits of their amounts. An OrderedDict finds its first key at
-    once; a dict has to skip the keys that were deleted before it.
+    """The owners by the number of bits of their amounts; also those numbers that had owners. An
+    OrderedDict finds its first key at once; a dict has to skip the keys that were deleted before
+    it.
     """
 
     def of(self, owner: Owner) -> int:
@@ -51,13 +52,11 @@ class Shares(Generic[Owner]):
 
     def largest(self) -> Owner:
         """Return an owner of which no other has twice the amount. There must be one."""
-        return next(iter(self._classes[max(self._classes)]))
+        return next(iter(self._classes[max(bits for bits in self._classes if self._classes[bits])]))
 
     def _move(self, owner: Owner, before: int, after: int) -> None:
         if before:
             del self._classes[before][owner]
-            if not self._classes[before]:
-                del self._classes[before]
         if after:
             if after not in self._classes:
                 self._classes[after] = OrderedDict()

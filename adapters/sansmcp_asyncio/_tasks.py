@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any
+from typing import Any, cast
 
 from sansmcp_loop import AsyncioTask
 
@@ -17,10 +17,16 @@ class Tasks:
 
     def start(self, work: Coroutine[Any, Any, None]) -> AsyncioTask:
         """Run a coroutine in a new task."""
-        started = AsyncioTask(asyncio.get_running_loop().create_task(work))
+        started = AsyncioTask(asyncio.get_running_loop().create_task(self._run(work)))
         self._tasks.add(started.task)
-        started.task.add_done_callback(self._tasks.discard)
         return started
+
+    async def _run(self, work: Coroutine[Any, Any, None]) -> None:
+        # A callback of the task would take another step of the loop.
+        try:
+            await work
+        finally:
+            self._tasks.discard(cast("asyncio.Task[None]", asyncio.current_task()))
 
     def cancel(self) -> set[asyncio.Task[None]]:
         """Cancel all tasks but the current one. Return those that the caller has to wait for."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -11,11 +12,13 @@ import attrs
 
 import sansmcp
 import sansmcp_asyncio
+from sansmcp.effects import ServerEffect, Wake
 from sansmcp.events import (
     CallCancelled,
     CallReceived,
     ClientNotified,
     ClientResponseReceived,
+    ListenersChanged,
     ServerEvent,
     SessionClosed,
     SessionOpened,
@@ -30,6 +33,9 @@ from ._link import EVERYTHING, Link, Upstream, UpstreamClient
 
 MAX_SESSIONS = 100
 """Sessions at a time by default, if each has a connection or a process of its own."""
+
+_LATE = 0.005
+"""Seconds by which timers of the server are late: a result that comes sooner saves a write."""
 
 _logger = logging.getLogger("sansmcp")
 
@@ -70,6 +76,9 @@ class Bridge(sansmcp_asyncio.RunningServer):
         self._timed: set[Link] = set()
         """The links whose relay has a deadline."""
         self._is_server_changed = False
+        self._is_settling_soon = False
+        self._woken: dict[Any, None] = {}
+        """What drives the exchanges that have something to send."""
         self._aggregates: dict[sansmcp.Session | None, Aggregate] = {}
         """The upstream connections of each session; None has those of all other clients."""
         common = self._aggregates[None] = self._aggregate(None, options.info, options.capabilities)
@@ -134,7 +143,7 @@ class Bridge(sansmcp_asyncio.RunningServer):
                 self._aggregate_of(call.peer).receive_server_event(event)
             case ClientNotified(peer):
                 self._aggregate_of(peer).receive_server_event(event)
-            case SessionClosed():
+            case SessionClosed() | ListenersChanged():
                 self._aggregates[None].receive_server_event(event)
             case _:
                 super().handle_event(event)
@@ -145,15 +154,41 @@ class Bridge(sansmcp_asyncio.RunningServer):
 
     # Driving
 
+    def drive(self) -> None:
+        super().drive()
+        while self._woken:
+            woken, self._woken = self._woken, {}
+            for driver in woken:
+                driver.wake()
+            super().drive()
+
+    def _perform(self, effect: ServerEffect) -> None:
+        if isinstance(effect, Wake):
+            self._woken[effect.exchange.driver] = None  # one write has all that is sent there
+        else:
+            super()._perform(effect)
+
     def run_pending(self) -> None:
         super().run_pending()
         self._behind = {link for link in self._behind if not self._has_caught_up(link)}
+        if not self._changed and not self._is_server_changed:
+            return
+        if all(not link.is_busy for link in self._changed):
+            self._settle_all()
+        elif not self._is_settling_soon:
+            # Other connections may have calls, too: one write has those of all.
+            self._is_settling_soon = True
+            asyncio.get_running_loop().call_soon(self._settle_all)
+
+    def _settle_all(self) -> None:
+        self._is_settling_soon = False
         while self._changed or self._is_server_changed:
             changed, self._changed = self._changed, {}
             for link in changed:
                 self._settle(link)
-            self._is_server_changed = False
-            super().run_pending()
+            if self._is_server_changed:
+                self._is_server_changed = False
+                super().run_pending()
 
     def _has_caught_up(self, link: Link) -> bool:
         if link.must_wait:
@@ -172,8 +207,11 @@ class Bridge(sansmcp_asyncio.RunningServer):
             self._timed.discard(link)
 
     def next_deadline(self) -> float:
+        own = super().next_deadline() + _LATE
+        if not self._timed:
+            return own
         times = [link.relay.next_deadline() for link in self._timed if link.relay is not None]
-        return min([super().next_deadline(), *(time for time in times if time is not None)])
+        return min([own, *(time for time in times if time is not None)])
 
     def handle_timeout(self) -> None:
         for link in tuple(self._timed):
@@ -188,14 +226,16 @@ class Bridge(sansmcp_asyncio.RunningServer):
         """Drive the client of a link soon, since it was given commands."""
         self._changed[link] = None
 
-    def server_changed(self) -> None:
-        """Drive the server soon, since it was given commands."""
-        self._is_server_changed = True
+    def server_changes(self) -> None:
+        """Drive the server soon, since it is given commands."""
+        if not self._is_server_changed:
+            self._is_server_changed = True
+            # A stream that is due opens now, and one write has its beginning and the result.
+            self._use_machine(lambda: self.core.handle_timeout(now=self.now()))
 
     def upstream_was_driven(self) -> None:
         """Drive the server if that made a client change it."""
-        if self._is_server_changed or self._changed:
-            self.run_pending()
+        self._settle_all()
 
     def log(self, line: str) -> None:
         """Log a line; it may have text of a peer."""

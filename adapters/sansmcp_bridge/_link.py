@@ -68,8 +68,8 @@ class LinkOwner(Protocol):
     def upstream_changed(self, link: Link) -> None:
         """Drive the client of a link soon, since it was given commands."""
 
-    def server_changed(self) -> None:
-        """Drive the server soon, since it was given commands."""
+    def server_changes(self) -> None:
+        """Drive the server soon, since it is given commands."""
 
     def upstream_was_driven(self) -> None:
         """Drive the server if that made a client change it."""
@@ -198,6 +198,11 @@ class Link:
         return self._relay is not None and self._relay.must_wait
 
     @property
+    def is_busy(self) -> bool:
+        """True if several calls are running."""
+        return self._relay is not None and self._relay.running > 1
+
+    @property
     def relay(self) -> Relay | None:
         """The relay; None before the first connection."""
         return self._relay
@@ -298,8 +303,10 @@ class Link:
         if isinstance(event, StderrLine):
             self.bridge.log(f"{self.upstream.name}: {event.line}")
         elif self._relay is not None:
+            self.bridge.server_changes()
             self._log_lost(self._relay.receive_client_event(event, now=self.bridge.now()))
-            self.bridge.server_changed()
+            if self._relay.next_deadline() is not None:
+                self.bridge.upstream_changed(self)
         if isinstance(event, Closed):
             self._lost(event)
 

@@ -11,7 +11,8 @@ import attrs
 
 import sansmcp
 from sansmcp.base_client import OnProgress
-from sansmcp.events import ClientEvent
+from sansmcp.events import ClientEvent, Connected
+from sansmcp.messages import Params
 from sansmcp_local import ConnectSettings, ServeSettings
 
 from ._output import UsageError
@@ -19,24 +20,26 @@ from ._output import UsageError
 ADAPTERS = ("asyncio", "blocking", "trio")
 
 
-@attrs.frozen(kw_only=True)
-class ToolCall:
-    """A call of a tool that a script makes."""
+@attrs.frozen
+class ScriptCall:
+    """A call that a script makes."""
 
-    tool: str
-    arguments: dict[str, Any]
-    on_progress: OnProgress[None]
-    idempotent: bool | None = None
+    method: str
+    params: Params | None = None
+    on_progress: OnProgress[None] | None = attrs.field(default=None, kw_only=True)
+    idempotent: bool | None = attrs.field(default=None, kw_only=True)
 
 
-Script: TypeAlias = Generator[ToolCall, Any, None]
+Script: TypeAlias = Generator[ScriptCall, Any, None]
 """A generator that makes calls one after the other. It yields each call, and is sent its result or
-thrown its CallError, which it must catch.
+thrown its CallError. What it raises ends the command.
 """
 
 
-RequestHandlers: TypeAlias = Mapping[str, Callable[[sansmcp.ServerRequest], dict[str, Any]]]
-"""The request handlers, by method: plain functions that return the result."""
+RequestHandlers: TypeAlias = Mapping[str, Callable[[sansmcp.ServerRequest], Any]]
+"""The request handlers, by method: plain functions that return the result; on asyncio, async ones,
+too.
+"""
 
 
 class Adapter(Protocol):
@@ -48,14 +51,15 @@ class Adapter(Protocol):
     def run_calls(
         self,
         target: str | Sequence[str],
-        script: Script,
+        script: Callable[[Connected], Script],
         show: Callable[[ClientEvent], None],
         settings: ConnectSettings,
         request_handlers: RequestHandlers | None = None,
     ) -> None:
         """Connect, make the calls of a script, and show the events meanwhile.
 
-        Raises what ``connect`` of the adapter raises.
+        ``script`` gets what is known of the server. Raises what ``connect`` of the adapter raises,
+        and what the script raises.
         """
 
     def serve(
@@ -89,7 +93,7 @@ def adapter_of(options: argparse.Namespace) -> Adapter:
     return adapter
 
 
-def next_call(script: Script, outcome: Any) -> ToolCall | None:
+def next_call(script: Script, outcome: Any) -> ScriptCall | None:
     """Send the outcome of the last call to a script. Return its next call; None at the end."""
     try:
         if isinstance(outcome, sansmcp.CallError):

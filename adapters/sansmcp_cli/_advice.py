@@ -11,6 +11,8 @@ _DENIED = (401, 403)
 _TOKENS = ("bearer", "dpop")
 """The schemes for which a client can get tokens."""
 
+_MISSING_CAPABILITY = -32021
+
 _FAILED = {
     "no_client": "Register a client there, and log in with: sansmcp login --client-id ID URL",
     "private_address": "If you trust that host, allow it with --allow-host HOST",
@@ -35,6 +37,10 @@ def advice(error: Exception) -> tuple[str, ...]:
             return (f"Send credentials with {header}",)
         url = "URL" if "?" in denial.url else denial.url  # a query may contain credentials
         return (f"Log in with: sansmcp login {url}", f"Or send credentials with {header}")
+    if isinstance(error, sansmcp.JsonRpcError) and error.code == _MISSING_CAPABILITY:
+        if "elicitation" in str(error):
+            return ("The server asks a person; run this at a terminal, on asyncio",)
+        return ("This command has no model for servers; directories it tells by --root DIR",)
     if isinstance(error, sansmcp.ProcessEnded) and (error.output or error.status == 0):
         return (
             "The command must start an MCP server that reads messages from its standard input "

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import sansmcp
 
@@ -18,6 +19,9 @@ _ROUNDS = 5
 _CHUNKS = (65536, 1460, 64)
 
 _Result = TypeVar("_Result")
+
+_Reader: TypeAlias = Callable[[list[bytes]], Iterable[str]]
+_STREAM = {"content-type": "text/event-stream"}
 
 
 def add_to(commands: Commands) -> None:
@@ -29,6 +33,12 @@ def add_to(commands: Commands) -> None:
         "To record one: curl -N ... > stream.txt",
     )
     parser.add_argument("recording", type=Path, help="the body of a response, as it came")
+    parser.add_argument(
+        "--with",
+        dest="others",
+        metavar="NAMES",
+        help="compare with other libraries that are installed: " + ",".join(_OTHERS),
+    )
     parser.set_defaults(run=run)
 
 
@@ -43,6 +53,7 @@ def run(options: argparse.Namespace) -> int:
             "with: curl -N ... > stream.txt"
         )
     _read([data], limits, partial(sansmcp.decode_message, limits=limits))
+    others = _others(options.others)
     print_line(f"{len(messages)} events, {len(data)} bytes; microseconds for each event:")
     for name, read in (
         ("events", bytes),
@@ -53,6 +64,13 @@ def run(options: argparse.Namespace) -> int:
             chunks = [data[start : start + size] for start in range(0, len(data), size)]
             seconds = _best(partial(_read, chunks, limits, read))
             print_line(f"{name + ',':20} chunks of {size:5}: {seconds / len(messages) * 1e6:8.2f}")
+    for name, (reader, decode) in others.items():
+        for what, each in (("events", bytes), ("and their messages", decode)):
+            for size in _CHUNKS:
+                chunks = [data[start : start + size] for start in range(0, len(data), size)]
+                seconds = _best(partial(_read_by, reader, chunks, each))
+                micros = seconds / len(messages) * 1e6
+                print_line(f"{name}: {what + ',':20} chunks of {size:5}: {micros:8.2f}")
     seconds = _best(lambda: [json.loads(message) for message in messages])
     print_line(f"json.loads alone, for comparison:   {seconds / len(messages) * 1e6:8.2f}")
     return 0
@@ -72,6 +90,54 @@ def _read(
         ]
     except sansmcp.RemoteProtocolError as error:
         raise UsageError(f"The recording cannot be read: {error.message}") from error
+
+
+def _read_by(reader: _Reader, chunks: list[bytes], read: Callable[[bytes], object]) -> None:
+    """Read an event stream with another library."""
+    for data in reader(chunks):
+        if data:
+            read(data.encode())
+
+
+def _by_httpx_sse() -> tuple[_Reader, Callable[[bytes], object]]:
+    """The reader for httpx, with ``json.loads``."""
+    httpx: Any = importlib.import_module("httpx")
+    httpx_sse: Any = importlib.import_module("httpx_sse")
+
+    def read(chunks: list[bytes]) -> Iterable[str]:
+        response = httpx.Response(200, headers=_STREAM, content=iter(chunks))
+        return (event.data for event in httpx_sse.EventSource(response).iter_sse())
+
+    return read, json.loads
+
+
+def _by_mcp() -> tuple[_Reader, Callable[[bytes], object]]:
+    """What the official SDK reads streams and messages with."""
+    httpx2: Any = importlib.import_module("httpx2")
+    adapter: Any = importlib.import_module("mcp_types").jsonrpc_message_adapter
+
+    def read(chunks: list[bytes]) -> Iterable[str]:
+        request = httpx2.Request("GET", "http://localhost")
+        response = httpx2.Response(200, headers=_STREAM, content=iter(chunks), request=request)
+        return (event.data for event in httpx2.EventSource(response))
+
+    return read, partial(adapter.validate_json, by_name=False)
+
+
+_OTHERS = {"httpx-sse": _by_httpx_sse, "mcp": _by_mcp}
+
+
+def _others(names: str | None) -> dict[str, tuple[_Reader, Callable[[bytes], object]]]:
+    """Return how other libraries read. Raises UsageError for one that cannot be compared with."""
+    found: dict[str, tuple[_Reader, Callable[[bytes], object]]] = {}
+    for name in names.split(",") if names else ():
+        if name not in _OTHERS:
+            raise UsageError(f"--with takes {', '.join(_OTHERS)}, got {name!r}")
+        try:
+            found[name] = _OTHERS[name]()
+        except ImportError as error:
+            raise UsageError(f"--with {name}: {error}; install it with pip") from error
+    return found
 
 
 def _best(work: Callable[[], object]) -> float:

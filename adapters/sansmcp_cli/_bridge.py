@@ -87,7 +87,12 @@ def add_to(commands: Commands) -> None:
     )
     add_headers(command)
     add_authorization(command)
-    command.add_argument("--trace", action="store_true", help="show all conversations on stderr")
+    command.add_argument(
+        "--trace",
+        action="store_true",
+        help="show all conversations on stderr: those of clients, "
+        "and those with each upstream server under its name",
+    )
     command.set_defaults(run=_bridge)
 
 
@@ -145,7 +150,7 @@ def _serve_settings(options: argparse.Namespace, to: str) -> ServeSettings:
         "http_sse": "/sse" if to == _HTTP_SSE else None,
         "path": options.path,
         "policy": sansmcp.SecurityPolicy(allowed_hosts=hosts),
-        "trace": tracer("server") if options.trace else None,
+        "trace": tracer("clients") if options.trace else None,
     }
 
 
@@ -154,7 +159,6 @@ def _upstreams(options: argparse.Namespace, stack: ExitStack) -> list[Upstream]:
     common: ConnectSettings = {
         **process_of(options),
         "headers": headers_of(options),
-        "trace": tracer("client") if options.trace else None,
     }
     words: list[str] = options.words
     if options.config is not None:
@@ -165,6 +169,7 @@ def _upstreams(options: argparse.Namespace, stack: ExitStack) -> list[Upstream]:
     if words:
         raise UsageError(f"One server, or --config FILE for several; what is {' '.join(words)!r}?")
     common["authorization"] = stack.enter_context(authorization_for(options, target))
+    common["trace"] = tracer("upstream") if options.trace else None
     return [Upstream("upstream", target, common)]
 
 
@@ -192,7 +197,7 @@ def _configured_one(
     common: ConnectSettings,
     stack: ExitStack,
 ) -> Upstream:
-    settings: ConnectSettings = {**common}
+    settings: ConnectSettings = {**common, "trace": tracer(name) if options.trace else None}
     url, command = server.get("url"), server.get("command")
     if isinstance(url, str):
         given = _expanded(server.get("headers") or {})

@@ -80,12 +80,12 @@ def locked(storage: Storage, key: CredentialsKey) -> Generator[None, None, None]
 
 @contextmanager
 def authorization_for(
-    options: argparse.Namespace, target: str | list[str]
+    options: argparse.Namespace, target: str | list[str], *, may_log_in: bool = True
 ) -> Generator[sansmcp.Authorization | None, None, None]:
     """Give the authorization with which a command uses a server; None to use it without.
 
-    A person logs in only at a terminal. Elsewhere a stored login is used; without one there is no
-    authorization at all, since it would register a client that nobody can use.
+    A person logs in only at a terminal, and if ``may_log_in``. Elsewhere a stored login is used;
+    without one there is no authorization at all, since it would register a client that has no use.
     """
     has_header = any(name.lower() == "authorization" for name, _ in headers_of(options))
     if isinstance(target, list) or has_header or sansmcp.Url.parse(target).socket_path is not None:
@@ -97,7 +97,7 @@ def authorization_for(
     redirect_uri = redirect_uri_of(saved)
     with ExitStack() as stack:
         login: Login = partial(_refuse_login, key.endpoint)
-        if _is_at_terminal():
+        if may_log_in and is_at_terminal():
             entered = person(redirect_uri, uses_browser=has_browser())
             login, redirect_uri = stack.enter_context(entered)
         elif saved.tokens is None:
@@ -168,7 +168,8 @@ def has_browser() -> bool:
     return any(os.environ.get(name) for name in ("DISPLAY", "WAYLAND_DISPLAY", "BROWSER"))
 
 
-def _is_at_terminal() -> bool:
+def is_at_terminal() -> bool:
+    """True if a person can be asked: standard input and error are a terminal."""
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 

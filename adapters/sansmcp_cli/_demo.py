@@ -27,12 +27,13 @@ from collections.abc import Callable
 import attrs
 
 import sansmcp
-from sansmcp.events import ClientEvent, ProgressReceived, Reconnecting
+from sansmcp.base_client import tool_params
+from sansmcp.events import ClientEvent, Connected, ProgressReceived, Reconnecting
 from sansmcp.revisions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from sansmcp.trace import Tracer
 from sansmcp_local import ConnectSettings
 
-from ._adapters import Adapter, Script, ToolCall, adapter_of, add_adapter
+from ._adapters import Adapter, Script, ScriptCall, adapter_of, add_adapter
 from ._counts import Counts
 from ._demo_input import show_rounds
 from ._fault_proxy import Ending, FaultProxy, Link, Piece, Way, relaying
@@ -199,14 +200,14 @@ class Part:
             "versions": (self._revision,),
         }
 
-        def script() -> Script:
+        def script(server: Connected) -> Script:
             relay.is_quiet = False
             for number in range(1, self._count + 1):
                 yield from self._make_call(number)
             relay.is_quiet = True
 
         with relaying(relay) as url:
-            adapter.run_calls(url, script(), self._watch, settings)
+            adapter.run_calls(url, script, self._watch, settings)
         return self._sum_up()
 
     def _note(self, link: Link) -> None:
@@ -227,9 +228,9 @@ class Part:
 
         arguments = {"steps": _STEPS, "delay": 0.05, "retry": 0.1, "call": number}
         try:
-            yield ToolCall(
-                tool="slow",
-                arguments=arguments,
+            yield ScriptCall(
+                "tools/call",
+                tool_params("slow", arguments),
                 on_progress=count,
                 idempotent=None if self._resumes else True,
             )

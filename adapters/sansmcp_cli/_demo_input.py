@@ -17,10 +17,12 @@ from typing import Any, TypeAlias
 
 import sansmcp
 from sansmcp import App, BaseCall, InputRequired
+from sansmcp.base_client import tool_params
+from sansmcp.events import Connected
 from sansmcp_local import ConnectSettings
 
 from . import example
-from ._adapters import Adapter, Script, ToolCall
+from ._adapters import Adapter, Script, ScriptCall
 from ._counts import Counts
 from ._fault_proxy import FaultProxy, relaying
 from ._faults import Faults, SeededFate
@@ -84,7 +86,8 @@ def show_rounds(adapter: Adapter, name: str, write: Callable[[str], None]) -> Co
                 "limits": sansmcp.Limits(idle_connection_timeout=1e-6),
             }
             outcomes: list[Any] = []
-            adapter.run_calls(url, _script(version, outcomes), _ignore, settings, _ANSWERS)
+            script = partial(_script, version, outcomes)
+            adapter.run_calls(url, script, _ignore, settings, _ANSWERS)
             executions = servers.executions()[version]
             outcome = outcomes[0]
             if isinstance(outcome, sansmcp.CallError):
@@ -110,9 +113,9 @@ def _relaying(ports: list[int]) -> AbstractContextManager[str]:
     return relaying(FaultProxy(lambda: ("127.0.0.1", next(turns)), fate_of))
 
 
-def _script(name: str, outcomes: list[Any]) -> Script:
+def _script(name: str, outcomes: list[Any], server: Connected) -> Script:
     try:
-        outcomes.append((yield ToolCall(tool="ask", arguments={"call": name}, on_progress=_ignore)))
+        outcomes.append((yield ScriptCall("tools/call", tool_params("ask", {"call": name}))))
     except sansmcp.CallError as error:
         outcomes.append(error)
 

@@ -29,6 +29,7 @@ from ._credentials import (
     storage_of,
 )
 from ._output import Commands, UsageError, print_line, tracer
+from ._target import url_of
 
 _CONNECT_TIMEOUT = 10.0
 
@@ -104,7 +105,7 @@ def _add_login(commands: Commands) -> None:
 
 
 def _log_in(options: argparse.Namespace) -> int:
-    key, client = key_of(options, options.url), _client(options)
+    key, client = key_of(options, url_of(options.url)), _client(options)
     storage = KeyringCredentials() if options.keyring else storage_of(key)
     saved = Saved.parse(storage.load(key))
     if not saved.may_overwrite:
@@ -176,7 +177,7 @@ def _use(
 
 
 def _log_out(options: argparse.Namespace) -> int:
-    key = key_of(options, options.url)
+    key = key_of(options, url_of(options.url))
     storage = storage_of(key)
     with locked(storage, key):
         if not storage.delete(key):
@@ -187,7 +188,7 @@ def _log_out(options: argparse.Namespace) -> int:
 
 def _show_logins(options: argparse.Namespace) -> int:
     if options.url is not None:
-        key = key_of(options, options.url)
+        key = key_of(options, url_of(options.url))
         if (status := _show(key)) is None:
             raise _not_logged_in(key)
         return status

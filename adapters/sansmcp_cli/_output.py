@@ -35,6 +35,11 @@ def print_line(line: str, file: TextIO | None = None) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), (file or sys.stdout).fileno())
 
 
+def print_prompt(text: str) -> None:
+    """Print a question to stderr, and stay in its last line. The caller has escaped it."""
+    print(text, end="", file=sys.stderr, flush=True)
+
+
 def print_error(error: Exception) -> None:
     """Print the text of an error to stderr, which may have several lines."""
     for line in f"sansmcp: {error}".split("\n"):

@@ -1,4 +1,4 @@
-"""Options for the server of a command: a URL, a command or a state file, headers, revisions."""
+"""Options for the server of a command: a URL, a name, a command or a state file; headers."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ import argparse
 import sansmcp
 from sansmcp_local import ConnectSettings, read_state
 
+from ._config import named_server
 from ._output import UsageError
 
-USAGE = "the server: a URL; or, after a double dash at the end, the command that starts one"
+USAGE = (
+    "the server: a URL, or its name in the configuration file; or, after a double dash at the end, "
+    "the command that starts one"
+)
 
 
 def add_target(parser: argparse.ArgumentParser) -> None:
@@ -28,11 +32,14 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--inherit-env", action="store_true", help="let that command inherit all variables"
     )
-    parser.set_defaults(takes_command=True)
+    parser.set_defaults(takes_command=True, cwd=None)
 
 
 def target_of(options: argparse.Namespace, words: list[str]) -> str | list[str]:
-    """Return the server's URL or command; removes a URL from ``words``. Raises UsageError."""
+    """Return the server's URL or command; removes a URL or a name from ``words``.
+
+    The headers and the environment of a named server become options. Raises UsageError.
+    """
     command: list[str] = options.command
     if command and options.state_file is not None:
         raise UsageError("Either a command or --state-file, not both")
@@ -41,11 +48,7 @@ def target_of(options: argparse.Namespace, words: list[str]) -> str | list[str]:
     if options.state_file is None:
         if not words:
             raise UsageError("Which server? Name a URL, --state-file FILE, or -- COMMAND ARGS")
-        url = words.pop(0)
-        if "://" not in url:
-            text = f"Not an http or https URL: {url!r}; write http://{url}"
-            raise UsageError(f"{text}, or put the command that starts a server after --")
-        return url
+        return _looked_up(options, words.pop(0))
     state = read_state(options.state_file)
     if state is None or state.url is None:
         raise UsageError(
@@ -55,6 +58,29 @@ def target_of(options: argparse.Namespace, words: list[str]) -> str | list[str]:
     return state.url
 
 
+def url_of(word: str) -> str:
+    """Return a URL, or that of a named server. Raises UsageError."""
+    target = word if "://" in word else named_server(word).target
+    if isinstance(target, list):
+        raise UsageError(f"{word} is started by a command, and has no URL")
+    return target
+
+
+def _looked_up(options: argparse.Namespace, word: str) -> str | list[str]:
+    if "://" in word:
+        return word
+    server = named_server(word)
+    given = {text.partition(":")[0].strip().lower() for text in options.header}
+    options.header = [
+        *(f"{name}: {value}" for name, value in server.headers if name.lower() not in given),
+        *options.header,
+    ]
+    if isinstance(server.target, list):
+        options.command, options.cwd = server.target, server.cwd
+        options.env = [*(f"{name}={value}" for name, value in server.env.items()), *options.env]
+    return server.target
+
+
 def process_of(options: argparse.Namespace) -> ConnectSettings:
     """Return the settings for a server process. Raises UsageError."""
     if (options.env or options.inherit_env) and not options.command:
@@ -62,6 +88,7 @@ def process_of(options: argparse.Namespace) -> ConnectSettings:
     return {
         "env": dict(_variable(text) for text in options.env),
         "inherit_env": options.inherit_env,
+        "cwd": options.cwd,
     }
 
 
@@ -91,7 +118,8 @@ def headers_of(options: argparse.Namespace) -> list[tuple[str, str]]:
 def _header(text: str) -> tuple[str, str]:
     name, colon, value = text.partition(":")
     if not colon or not name.strip():
-        raise UsageError(f"Not a header: {text!r}; write 'Name: value'")
+        # The text is not shown, since it may contain a secret.
+        raise UsageError("--header takes 'Name: value', and this has no name or no colon")
     return name.strip(), value.strip()
 
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import sansmcp
 import sansmcp_asyncio
-from sansmcp.events import ClientEvent
+from sansmcp.events import ClientEvent, Connected
 from sansmcp_local import ConnectSettings, ServeSettings
 
 from . import example
@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 def run_calls(
     target: str | Sequence[str],
-    script: Script,
+    script: Callable[[Connected], Script],
     show: Callable[[ClientEvent], None],
     settings: ConnectSettings,
     request_handlers: RequestHandlers | None = None,

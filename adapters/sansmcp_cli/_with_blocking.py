@@ -7,7 +7,7 @@ from typing import Any
 
 import sansmcp
 import sansmcp_blocking
-from sansmcp.events import ClientEvent
+from sansmcp.events import ClientEvent, Connected
 from sansmcp_local import ConnectSettings, ServeSettings
 
 from . import example
@@ -21,7 +21,7 @@ _POLL_INTERVAL = 0.1
 
 def run_calls(
     target: str | Sequence[str],
-    script: Script,
+    script: Callable[[Connected], Script],
     show: Callable[[ClientEvent], None],
     settings: ConnectSettings,
     request_handlers: RequestHandlers | None = None,
@@ -29,15 +29,16 @@ def run_calls(
     """Make the calls of a script."""
     with sansmcp_blocking.connect(target, request_handlers=request_handlers, **settings) as client:
         client.events()  # queues events from now on
-        call = next_call(script, None)
+        running = script(client.connected)
+        call = next_call(running, None)
         while call is not None:
             pending = client.start_call(
-                "tools/call",
-                {"name": call.tool, "arguments": call.arguments},
+                call.method,
+                call.params,
                 on_progress=call.on_progress,
                 idempotent=call.idempotent,
             )
-            call = next_call(script, _outcome(client, pending, show))
+            call = next_call(running, _outcome(client, pending, show))
 
 
 def _outcome(

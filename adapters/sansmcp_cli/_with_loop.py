@@ -7,32 +7,33 @@ from contextlib import AbstractAsyncContextManager
 
 import sansmcp
 import sansmcp_loop
-from sansmcp.events import ClientEvent
+from sansmcp.events import ClientEvent, Connected
 
 from ._adapters import Script, next_call
 
 
 async def run_calls_with(
     connecting: AbstractAsyncContextManager[sansmcp_loop.Client],
-    script: Script,
+    script: Callable[[Connected], Script],
     show: Callable[[ClientEvent], None],
 ) -> None:
     """Make the calls of a script, and show the events meanwhile."""
     loop = sansmcp_loop.current_loop()
     async with connecting as client:
         loop.spawn(_show_events, client.events(), show)  # they end with the client
-        call = next_call(script, None)
+        running = script(client.connected)
+        call = next_call(running, None)
         while call is not None:
             try:
-                outcome = await client.call_tool(
-                    call.tool,
-                    call.arguments,
+                outcome = await client.call(
+                    call.method,
+                    call.params,
                     on_progress=call.on_progress,
                     idempotent=call.idempotent,
                 )
             except sansmcp.CallError as error:
                 outcome = error
-            call = next_call(script, outcome)
+            call = next_call(running, outcome)
 
 
 async def _show_events(

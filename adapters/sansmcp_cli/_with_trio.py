@@ -9,7 +9,7 @@ import trio
 
 import sansmcp
 import sansmcp_trio
-from sansmcp.events import ClientEvent
+from sansmcp.events import ClientEvent, Connected
 from sansmcp_local import ConnectSettings, ServeSettings
 
 from . import example
@@ -21,7 +21,7 @@ EXAMPLE = example.app
 
 def run_calls(
     target: str | Sequence[str],
-    script: Script,
+    script: Callable[[Connected], Script],
     show: Callable[[ClientEvent], None],
     settings: ConnectSettings,
     request_handlers: RequestHandlers | None = None,

@@ -13,6 +13,7 @@ from typing import Any
 
 import sansmcp
 from sansmcp import PendingResult, WatchableStore
+from sansmcp.app import Handler
 from sansmcp.effects import StoreEffect, StoreWatch
 from sansmcp.events import ClientResponseReceived, ServerEvent
 from sansmcp.messages import Params
@@ -50,6 +51,31 @@ class ThreadedServerCall(Call):
             result = act()
             self._check()
             return result
+
+
+class InlineServerCall(Call):
+    """The call object for inline handlers, which run in place and must not wait."""
+
+    def now(self) -> float:
+        return time.monotonic()
+
+    def run_pending(self) -> None:
+        raise self._refusal()
+
+    def wait_for_answer(self, id: int) -> Any:
+        raise self._refusal()
+
+    def sleep(self, seconds: float) -> None:
+        raise self._refusal()
+
+    def _perform(self, act: Callable[[], Any]) -> Any:
+        raise self._refusal()
+
+    def _refusal(self) -> sansmcp.LocalProtocolError:
+        return sansmcp.LocalProtocolError(
+            f"The handler of {self.method!r} runs in place and must not wait; register it without "
+            "inline=True"
+        )
 
 
 class ThreadedServerDriver(sansmcp.ServerDriver):
@@ -199,21 +225,25 @@ class ThreadedServerDriver(sansmcp.ServerDriver):
 
     # The handlers
 
-    def start_handler(self, call: sansmcp.ServerCall) -> None:
+    def start_plain(self, call: sansmcp.ServerCall, handler: Handler) -> None:
         call.driver = ThreadedServerCall(call, self)
-        self._workers.submit(partial(self._work, call))
+        self._workers.submit(partial(self._work, call, handler))
 
-    def _work(self, call: sansmcp.ServerCall) -> None:
+    def _work(self, call: sansmcp.ServerCall, handler: Handler) -> None:
         if not call.driver.cancelled.is_set():  # cancelled while it was queued
-            try:
-                super().start_handler(call)
-            except BaseException as error:  # such as SystemExit: the client would wait for ever
-                self.respond_exception(call, RuntimeError(f"a handler has raised {error!r}"))
+            self._call_handler(call, handler)
             self.run_pending()
 
+    def _call_handler(self, call: sansmcp.ServerCall, handler: Handler) -> None:
+        try:
+            super()._call_handler(call, handler)
+        # Such as SystemExit: the client would wait for ever, and the thread that serves could end.
+        except BaseException as error:
+            self.respond_exception(call, RuntimeError(f"a handler has raised {error!r}"))
+
     def handle_for(self, call: sansmcp.ServerCall) -> Call:
-        handle: Call = call.driver
-        return handle
+        handle: Call | None = call.driver
+        return InlineServerCall(call) if handle is None else handle
 
     def start_task(self, call: sansmcp.ServerCall, result: Awaitable[Any]) -> None:
         if inspect.iscoroutine(result):

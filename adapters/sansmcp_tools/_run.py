@@ -32,23 +32,24 @@ def run(
 ) -> None:
     """Serve tools on asyncio, until a signal stops the server or standard input ends.
 
-    ``--stdio`` serves standard input and output, ``--http HOST:PORT`` HTTP, and both both. Without
-    either of them the environment variable ``SANSMCP_HTTP`` names the address. Without that, too,
-    the server uses standard input and output if standard input is a pipe, socket or file, as when a
-    client has started the program, and else, on a terminal, HTTP at 127.0.0.1:8000.
+    ``--stdio`` serves standard input and output, ``--http HOST:PORT`` HTTP, ``--unix PATH`` HTTP at
+    a Unix socket, and several of them all of these. Without any the environment variable
+    ``SANSMCP_HTTP`` names the address. Without that, too, the server uses standard input and output
+    if standard input is a pipe, socket or file, as when a client has started the program, and else,
+    on a terminal, HTTP at 127.0.0.1:8000.
 
     Args:
         served: the tools, or an App.
         arguments: the arguments of the command line; None are those of the program.
-        settings: settings of :func:`sansmcp_asyncio.serve`. With ``http`` or ``stdio`` among them
-            the command line and the environment choose nothing.
+        settings: settings of :func:`sansmcp_asyncio.serve`. With ``http``, ``unix`` or ``stdio``
+            among them the command line and the environment choose nothing.
 
     Raises:
         LocalProtocolError: the value of a setting is wrong.
         OSError: the address cannot be bound.
         SystemExit: the command line is not understood.
     """
-    if "http" not in settings and "stdio" not in settings:
+    if settings.keys().isdisjoint(("http", "unix", "stdio")):
         settings.update(chosen_settings(arguments))
     with suppress(KeyboardInterrupt):
         asyncio.run(_serve(served, settings))
@@ -81,20 +82,25 @@ def chosen_settings(arguments: Sequence[str] | None) -> ServeSettings:
         const=_DEFAULT,
         help=f"serve HTTP (default: {_DEFAULT}; port 0: a free one)",
     )
+    parser.add_argument("--unix", metavar="PATH", help="serve HTTP at a Unix socket")
     options = parser.parse_args(arguments)
+    chosen: ServeSettings = {}
+    if options.stdio:
+        chosen["stdio"] = True
+    if options.unix is not None:
+        chosen["unix"] = options.unix
     address: str | None = options.http
-    stdio: bool = options.stdio
-    if address is None and not stdio:
+    if address is None and not chosen:
         address = os.environ.get(HTTP_VARIABLE) or None
-        stdio = address is None and _has_input()
-        if address is None and not stdio:
-            address = _DEFAULT
-    if address is None:
-        return {"stdio": True}
-    try:
-        return {"stdio": stdio, "http": _address_of(address)}
-    except LocalProtocolError as error:
-        parser.error(str(error))
+        if address is None and _has_input():
+            return {"stdio": True}
+        address = address or _DEFAULT
+    if address is not None:
+        try:
+            chosen["http"] = _address_of(address)
+        except LocalProtocolError as error:
+            parser.error(str(error))
+    return chosen
 
 
 def _has_input() -> bool:

@@ -205,6 +205,9 @@ _MAX_GIVEN_UP = 1000
 """Cancelled calls of which the client remembers that a late response may be the handle of a task.
 """
 
+_JOINED = 65536
+"""Bytes of a write to a process that are enough: further messages are not joined to it."""
+
 _DISCARDING = Discarding()
 _NO_META: Params = MappingProxyType({})
 
@@ -689,16 +692,20 @@ class Client:
             authorizing.flow.effect_failed(effect, reason, now)
             self._run_authorization(authorizing)
 
-    def close(self, *, now: float) -> None:
+    def close(self, reason: str = "the client was closed", *, now: float) -> None:
         """End the session. Running calls fail with RequestCancelled, and their tasks are cancelled.
 
         ``Closed`` is the last event. A second call has no effect.
+
+        Args:
+            reason: a text for the errors of the running calls.
+            now: the current time in seconds, on the machine's clock.
         """
         self._now = now
         if not self._opening.is_closed:
             tasks = [call.task for call in self._calls.values() if call.task is not None]
             for request in tuple(self._calls.values()):
-                self._cancelled(request, "the client was closed")
+                self._cancelled(request, reason)
             self._end(None, tasks)
 
     # Parts in, effects and events out
@@ -2484,8 +2491,14 @@ class Client:
 
     def _write(self, message: bytes) -> None:
         assert self._process is not None
-        if self._process.state is ProcessState.RUNNING:
-            self._effects.append(WriteStdin(encode_line(message)))
+        if self._process.state is not ProcessState.RUNNING:
+            return
+        line = encode_line(message)
+        latest = self._effects[-1] if self._effects else None
+        if isinstance(latest, WriteStdin) and len(latest.data) < _JOINED:
+            self._effects[-1] = WriteStdin(latest.data + line)
+        else:
+            self._effects.append(WriteStdin(line))
 
     def _process_lines(self, process: ChildProcess) -> None:
         """Handle the lines that have arrived, until the event queue is full."""

@@ -65,7 +65,7 @@ def encode_header_value(text: str) -> bytes:
 
 def decode_header_value(value: bytes) -> str | None:
     """Return the text of a header value; None if it is not valid."""
-    encoded = _ENCODED.fullmatch(value)
+    encoded = _ENCODED.fullmatch(value) if value.startswith(b"=?") else None
     if encoded is None:
         return value.decode() if _LEGAL.fullmatch(value) else None
     try:

@@ -64,6 +64,8 @@ class NdjsonDecoder:
     def _next_run(self) -> bytes:
         """Return some whole lines; b"" if there are none."""
         lines = self._lines
+        if not lines.waiting:
+            return b""
         if self._skipping and not lines.skip_delimited(b"\n"):
             return b""
         self._skipping = False

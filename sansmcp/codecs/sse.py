@@ -54,23 +54,37 @@ is faster for long lines.
 _SHORT_BYTES = 1024
 """Up to this size a chunk is tried as one whole block, and a cut block waits as it is."""
 
+_LONG_CHARACTERS = 4096
+"""Blocks of short lines are parsed one by one if the first is longer."""
+
 _WINDOW_BYTES = 16 * 1024
 """The most bytes that :meth:`SseDecoder.next_event` parses at once, because the events that are
 made of them can take many times as much memory.
 """
 
-_USUAL = r"(?:(?:id: ?(\S.*)|event: ?(\S.*))\n)*data: ?(.*)\n\n"
-"""A block in the form that nearly all servers write, in a text without CR and NUL.
+_LONE_CR = re.compile(rb"\r[^\n]")
+"""Finds a CR without LF in a chunk that does not end with CR."""
 
-``.`` is fast; a set of characters takes ten times as long.
+_RETRY = re.compile(rb"^retry: ?([0-9]+)\r?\n", re.MULTILINE)
+
+_EVENT, _ID, _DATA = r"event: ?(\S.*)\n", r"id: ?(\S.*)\n", r"data: ?(.*)\n\n"
+_USUAL = rf"(?:{_EVENT}{_ID}|{_ID}{_EVENT}|{_EVENT}|{_ID}|){_DATA}"
+"""A block in the form that nearly all servers write.
+
+``.`` is fast; a set of characters takes ten times as long, optional groups a tenth more.
 """
-
-_RETRY = re.compile(rb"^retry: ?([0-9]+)\n", re.MULTILINE)
+_USUAL_CRLF = _USUAL.replace(r"\n", r"\r\n")
 
 _USUAL_BLOCK = re.compile(_USUAL)
+_USUAL_CRLF_BLOCK = re.compile(_USUAL_CRLF)
 
 _BLOCK = re.compile(rf"{_USUAL}|((?:.+\n)*\n)")
-"""A block in that form, or any other."""
+_CRLF_BLOCK = re.compile(rf"{_USUAL_CRLF}|((?:(?!\r\n).*\n)*\r\n)")
+"""A block in that form, or any other.
+
+The other one ends at the first CR LF that is a blank line. Before that it can have blank lines with
+an LF alone, which end blocks, too.
+"""
 
 
 @attrs.define
@@ -97,6 +111,9 @@ class SseEvent:
     def dispatched(self) -> bool:
         """True if the standard dispatches this block as an event."""
         return self.data is not None
+
+
+_new_object = SseEvent.__new__
 
 
 class SseDecoder:
@@ -134,6 +151,7 @@ class SseDecoder:
         self._eof = False
         self._failed = False
         self._is_plain = False  # a chunk can be parsed from its first byte on
+        self._is_between = False  # and that begins a block
         self._short = min(limit, _SHORT_BYTES)
         self._tail = b""  # the block that is not complete, while it is short
         self._last_retry: int | None = None
@@ -163,7 +181,8 @@ class SseDecoder:
         Raises:
             LocalProtocolError: :meth:`receive_eof` was called before, or ``data`` has no buffer.
         """
-        self._check_open()
+        if self._eof:
+            raise _already_ended()
         data = as_bytes(data)
         for start in range(0, len(data), _WINDOW_BYTES):
             self._chunks.append(data[start : start + _WINDOW_BYTES])
@@ -195,29 +214,41 @@ class SseDecoder:
         Raises as :meth:`receive_data` and :meth:`next_event` do. If there are blocks before an
         error, they are returned, and the next call raises the error.
         """
-        self._check_open()
+        if self._eof:
+            raise _already_ended()
         events: list[SseEvent] = []
         if self._ready or self._chunks:
             events += self._ready
             self._ready.clear()
             while self._chunks:
                 self._read(self._chunks.popleft(), events)
-        self._read(as_bytes(data), events)
-        if self._failed and not events:
+        self._read(data if type(data) is bytes else as_bytes(data), events)
+        if not events and self._failed:
             raise message_too_large(self._limit)
         self.last_event_id = self._last_id
         return events
 
-    def _check_open(self) -> None:
-        if self._eof:
-            raise LocalProtocolError("receive_data() after receive_eof()")
-
     def _read(self, data: bytes, events: MutableSequence[SseEvent]) -> None:
         """Parse a chunk."""
+        if self._is_between and len(data) <= self._short:
+            # Most often it is one block in the usual form.
+            has_crlf = CR_BYTE in data
+            usual = _USUAL_CRLF_BLOCK if has_crlf else _USUAL_BLOCK
+            block = usual.fullmatch(data.decode("utf-8", "replace"))
+            if block and NUL_BYTE not in data and not (has_crlf and _LONE_CR.search(data)):
+                event, id, id_2, event_2, event_3, id_3, value = block.groups()
+                each = _new_object(SseEvent)
+                each.event = event or event_2 or event_3 or "message"
+                each.data = value
+                each.id = id = id or id_2 or id_3
+                each.retry = None
+                each.last_event_id = self._last_id = id or self._last_id
+                events.append(each)
+                return
         try:
             if not self._is_plain:
                 data = self._without_start(data)
-            if CR_BYTE in data or LF_BYTE in data:
+            if LF_BYTE in data or CR_BYTE in data:
                 self._read_chunk(data, events)
             elif data:
                 self._continue_line(data, events)
@@ -226,6 +257,7 @@ class SseDecoder:
             self._is_plain = False
             self._line.clear()
             self._data.clear()
+        self._is_between = self._is_plain and not (self._tail or self._line or self._block_size)
 
     def _continue_line(self, data: bytes, events: MutableSequence[SseEvent]) -> None:
         """Keep a chunk that ends no line."""
@@ -238,60 +270,56 @@ class SseDecoder:
             self._keep(data)
 
     def _read_chunk(self, data: bytes, events: MutableSequence[SseEvent]) -> None:
-        """Parse a chunk that ends a line.
+        """Parse a chunk that ends a line: all complete blocks of short lines together.
+
+        A cut block waits for the next chunk while it is short.
 
         Raises:
             RemoteProtocolError: a block is larger than the limit.
         """
-        is_short = len(data) + len(self._tail) <= self._short
-        if is_short or self._has_short_lines(data):
-            if CR_BYTE in data:
-                data = self._with_lf_only(data)
-            if self._tail:
-                data = self._tail + data
-            elif not (self._line or self._block_size) and is_short:
-                block = _USUAL_BLOCK.fullmatch(data.decode("utf-8", "replace"))
-                if block is not None and NUL_BYTE not in data:
-                    id, event, value = block.groups()
-                    self._last_id = id or self._last_id
-                    events.append(SseEvent(event or "message", value, id, None, self._last_id))
-                    return
-            self._read_blocks(data, events)
-        else:
+        has_crlf = CR_BYTE in data
+        if has_crlf:
+            data = self._without_lone_cr(data)
+            has_crlf = CR_BYTE in data
+        if len(self._tail) + len(data) > self._short and not self._has_short_lines(data):
             data, self._tail = self._tail + data, b""
             self._read_lines(data, events)
+            return
+        if self._tail:
+            tail = self._tail if has_crlf else self._tail.replace(b"\r\n", b"\n")
+            data, self._tail = tail + data, b""
+        elif self._line or self._block_size:
+            data, has_crlf = data.replace(b"\r\n", b"\n"), False
+            data = self._end_long_block(data, events)
+        mark = b"\r\n\r\n" if has_crlf else b"\n\n"
+        end = data.rfind(mark)
+        if end >= 0:
+            end += len(mark)
+            blocks, data = data[:end], data[end:]
+            if end > self._limit or NUL_BYTE in blocks:
+                self._read_lines(blocks, events)
+            else:
+                self._read_blocks(blocks.decode("utf-8", "replace"), has_crlf, events)
+        if has_crlf and (b"\n\n" in data or b"\n\r" in data):
+            self._read_lines(data, events)  # blank lines of both kinds
+        elif len(data) <= self._short:
+            self._tail = data
+        else:
+            self._read_part(data.replace(b"\r\n", b"\n"), events)
 
     def _has_short_lines(self, data: bytes) -> bool:
-        sample = data[:_SAMPLE_BYTES]
-        return sample.count(b"\n") + sample.count(b"\r") >= _SAMPLE_LINES
+        return data.count(b"\n", 0, _SAMPLE_BYTES) >= _SAMPLE_LINES
 
-    def _read_blocks(self, data: bytes, events: MutableSequence[SseEvent]) -> None:
-        """Parse a chunk of short lines without CR: all complete blocks together.
-
-        A cut block waits for the next chunk while it is short.
-        """
-        start = 0
-        if self._line or self._block_size:
-            if data[0] == LF_BYTE and not self._line:
-                start = 1
-            else:
-                start = data.find(b"\n\n") + 2
-                if start == 1:  # not found
-                    start = len(data)
-            self._read_part(data[:start], events)
-        end = data.rfind(b"\n\n", start) + 2
-        if end == 1:  # not found
-            end = start
-        elif end - start > self._limit or NUL_BYTE in data:
-            self._read_lines(data[start:end], events)
+    def _end_long_block(self, data: bytes, events: MutableSequence[SseEvent]) -> bytes:
+        """Parse the rest of a long block in a chunk without CR, and return what is after it."""
+        if data[0] == LF_BYTE and not self._line:
+            end = 1
         else:
-            self._read_run(data[start:end].decode("utf-8", "replace"), events)
-        rest = data[end:]
-        if len(rest) <= self._short:
-            self._tail = rest
-        else:
-            self._tail = b""
-            self._read_part(rest, events)
+            end = data.find(b"\n\n") + 2
+            if end == 1:  # not found
+                end = len(data)
+        self._read_part(data[:end], events)
+        return data[end:]
 
     def _read_part(self, data: bytes, events: MutableSequence[SseEvent]) -> None:
         """Parse a part of one block, in which at most the last line is blank."""
@@ -311,25 +339,42 @@ class SseDecoder:
         if end < len(data):
             self._keep(data[end:])
 
-    def _read_run(self, text: str, events: MutableSequence[SseEvent]) -> None:
+    def _read_blocks(self, text: str, has_crlf: bool, events: MutableSequence[SseEvent]) -> None:
         """Parse complete blocks together."""
-        for id, event, value, other in _BLOCK.findall(text):
+        if text.find("\r\n\r\n" if has_crlf else "\n\n", 0, _LONG_CHARACTERS) < 0:
+            self._read_each(text, events)
+            return
+        append = events.append
+        blocks = (_CRLF_BLOCK if has_crlf else _BLOCK).findall(text)
+        for event, id, id_2, event_2, event_3, id_3, value, other in blocks:
             if other:
-                self._read_fields(other[:-2])
-                self._end_block(events)
-            else:
-                self._last_id = id or self._last_id
-                events.append(SseEvent(event or "message", value, id or None, None, self._last_id))
+                self._read_each(other, events)
+                continue
+            # SseEvent(...) takes 0.08 µs more, a tenth of the time for a small block.
+            each = _new_object(SseEvent)
+            each.event = event or event_2 or event_3 or "message"
+            each.data = value
+            each.id = id = id or id_2 or id_3 or None
+            each.retry = None
+            each.last_event_id = self._last_id = id or self._last_id
+            append(each)
+
+    def _read_each(self, text: str, events: MutableSequence[SseEvent]) -> None:
+        """Parse complete blocks one by one."""
+        for lines in text.replace("\r\n", "\n").split("\n\n")[:-1]:
+            self._read_fields(lines)
+            self._end_block(events)
 
     def _read_fields(self, lines: str) -> None:
         """Take the fields of some lines."""
         head, mark, body = lines.partition("data: ")
+        data = body.replace("\ndata: ", "\n")
         is_start = bool(mark) and head[-1:] in ("", "\n")
-        has_data_last = is_start and body.count("\n") == body.count("\ndata: ")
+        has_data_last = is_start and len(body) - len(data) == 6 * data.count("\n")
         for line in (head if has_data_last else lines).split("\n"):
             self._read_field(line)
         if has_data_last:
-            self._data.append(body.replace("\ndata: ", "\n"))
+            self._data.append(data)
 
     def _read_lines(self, data: bytes, events: MutableSequence[SseEvent]) -> None:
         """Parse a chunk line by line, and keep the line that is not complete.
@@ -338,21 +383,19 @@ class SseDecoder:
             RemoteProtocolError: a block is larger than the limit.
         """
         start = 0
-        while (end := data.find(b"\n", start)) >= 0:  # quicker than split() with long lines
-            line = data[start:end]
-            start = end + 1
-            if CR_BYTE in line:
-                *before, line = line.removesuffix(b"\r").split(b"\r")
-                for each in before:
-                    self._end_line(each, events)
-            self._end_line(line, events)
+        view = memoryview(data)
+        while (next_lf := data.find(b"\n", start)) >= 0:  # quicker than split() with long lines
+            end = next_lf
+            if end > start and data[end - 1] == CR_BYTE:
+                end -= 1
+            if not self._line and data.startswith(b"data: ", start):
+                self._check_size(end - start)
+                self._block_size += end - start + 1
+                self._data.append(str(view[start + 6 : end], "utf-8", "replace"))
+            else:
+                self._end_line(data[start:end], events)
+            start = next_lf + 1
         rest = data[start:]
-        if CR_BYTE in rest:
-            *before, rest = rest.split(b"\r")
-            for each in before:
-                self._end_line(each, events)
-            if not rest:
-                self._after_cr, self._is_plain = True, False
         if rest:
             self._keep(rest)
 
@@ -432,16 +475,22 @@ class SseDecoder:
         self._is_plain = True
         return data
 
-    def _with_lf_only(self, data: bytes) -> bytes:
-        """Return the chunk with each line ending replaced by LF.
+    def _without_lone_cr(self, data: bytes) -> bytes:
+        """Return the chunk with LF or CR LF after each line.
 
         A CR ends its line at once, so that an event does not wait for the byte after its blank
         line. If the next chunk begins with LF, that LF is discarded.
         """
         if data.endswith(b"\r"):
             self._after_cr, self._is_plain = True, False
-        data = data.replace(b"\r\n", b"\n")
-        return data.replace(b"\r", b"\n") if CR_BYTE in data else data
+            data += b"\n"
+        if _LONE_CR.search(data):
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        return data
+
+
+def _already_ended() -> LocalProtocolError:
+    return LocalProtocolError("receive_data() after receive_eof()")
 
 
 _LONGEST_RETRY = 10**16 - 1

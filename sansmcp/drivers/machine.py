@@ -66,17 +66,19 @@ class MachineDriver(abc.ABC):
     ) -> None:
         """Perform the machine's effects and handle its events until none is left."""
         for _ in range(_ATTEMPTS):
-            if self._use_machine(lambda: self._machine.drive(perform, on_event)):
+            try:
+                self._machine.drive(perform, on_event)
+            except Exception as error:
+                self._machine_raised(error)
+            else:
                 return
 
-    def _use_machine(self, act: Callable[[], None]) -> bool:
-        """Call the machine. Return False if it raised."""
+    def _use_machine(self, act: Callable[[], None]) -> None:
+        """Call the machine, and log the exception if it raises."""
         try:
             act()
         except Exception as error:
             self._machine_raised(error)
-            return False
-        return True
 
     def safely(self, act: Callable[[], _Outcome]) -> _Outcome | None:
         """Call ``act`` and return its result. If it raises, log the exception and return None."""

@@ -21,7 +21,13 @@ from ..effects import (
     Wake,
 )
 from ..errors import JsonRpcError, LocalProtocolError
-from ..events import CallCancelled, CallReceived, ClientResponseReceived, ServerEvent
+from ..events import (
+    CallCancelled,
+    CallReceived,
+    ClientNotified,
+    ClientResponseReceived,
+    ServerEvent,
+)
 from ..messages import Params
 from ..rates import RateStore
 from ..server.server import Server
@@ -325,6 +331,11 @@ class ServerDriver(MachineDriver):
             case ClientResponseReceived(call, request_id):
                 if (call, request_id) in self.pending_requests:
                     self.pending_requests[call, request_id].set_result(event)
+            case ClientNotified(peer, notification):
+                handler = self.core.app.notification_handler_of(notification.method)
+                if handler is not None:
+                    handler(peer, notification)
+                self.on_other_event(event)
             case _:
                 self.on_other_event(event)
 
@@ -332,8 +343,7 @@ class ServerDriver(MachineDriver):
         """Call the handler of a call that was received.
 
         This calls an inline handler in place, and gives any other to :meth:`start_plain`. If the
-        handler returns an awaitable, :meth:`start_task` gets it. A driver that calls all handlers
-        in threads overrides this.
+        handler returns an awaitable, :meth:`start_task` gets it.
         """
         app = self.core.app
         handler = app.handler_of(call.request.method)

@@ -134,10 +134,10 @@ class RequestParser(_Parser[RequestHead]):
         Empty lines before a request are dropped: some clients send one after a body (RFC 9112
         section 2.2).
         """
-        lines = _EMPTY_LINES.match(self._buffer.waiting)
-        if lines is not None and lines.end():
+        waiting = self._buffer.waiting
+        if waiting.startswith(b"\r") and (lines := _EMPTY_LINES.match(waiting)) is not None:
             self._buffer.take(lines.end())
-        return bytes(self._buffer.waiting[:2]) not in (b"", b"\r")
+        return len(waiting) > 1 or not b"\r".startswith(waiting)
 
     def _next_head(self) -> RequestHead | None:
         if not self.has_request():

@@ -28,7 +28,8 @@ class ResponseWriter:
     @classmethod
     def for_request(cls, head: RequestHead, *, is_http_1_1: bool) -> ResponseWriter:
         """Return the writer of the response to a request."""
-        is_last = b"close" in options(head.values(b"connection"))
+        connection = head.values(b"connection")
+        is_last = bool(connection) and b"close" in options(connection)
         return cls(is_http_1_1, head.method == b"HEAD", is_http_1_1 and not is_last)
 
     def head(self, head: ResponseHead, *, is_last: bool) -> bytes:

@@ -189,6 +189,7 @@ class ServerExchange:
         """End the event stream properly."""
         self.advance(ExchangeEvent.ANSWER)
         self._finish(b"", _END)
+        self._stop_timers()
 
     def stop(self) -> None:
         """End the event stream properly, whether it has begun or not."""
@@ -201,6 +202,7 @@ class ServerExchange:
         """Abort the connection, so that the incomplete stream does not look complete."""
         self.advance(ExchangeEvent.ANSWER)
         self._finish(b"", Abort())
+        self._stop_timers()
 
     def peer_gone(self) -> None:
         """Drop everything that waits, because the peer has disconnected."""
@@ -252,7 +254,6 @@ class ServerExchange:
             self._add(body)
         if not self.is_given_up:
             self._end = end
-        self._stop_timers()
         self.wake()
 
     def _stop_timers(self) -> None:

@@ -6,6 +6,7 @@ Source: 2025-11-25 and 2026-07-28, basic/authorization: Scope Challenge Handling
 from __future__ import annotations
 
 from ..codecs.jsonrpc import Batch
+from ..errors import RemoteProtocolError
 from ..http import RequestHead
 from ..messages import Message, Request
 from . import refusals
@@ -19,16 +20,19 @@ def check_scopes(core: ServerCore, head: RequestHead, message: Message | Batch) 
     A batch is refused as a whole, before any part of it has run: only a status 403 makes a client
     ask for more scopes. Raises RemoteProtocolError.
     """
-    items = message.items if isinstance(message, Batch) else (message,)
-    requests = [item for item in items if isinstance(item, Request)]
-    needed = [scope for request in requests for scope in _scopes_of(core, request)]
-    if not head.scopes.issuperset(needed):
+    if isinstance(message, Batch):
+        needed = tuple(scope for item in message.items for scope in _scopes_of(core, item))
+    else:
+        needed = _scopes_of(core, message)
+    if needed and not head.scopes.issuperset(needed):
         id = message.id if isinstance(message, Request) else None
         raise insufficient_scope(core.options.protected_resource, needed, id)
 
 
-def _scopes_of(core: ServerCore, request: Request) -> tuple[str, ...]:
+def _scopes_of(core: ServerCore, item: Message | RemoteProtocolError) -> tuple[str, ...]:
+    if not isinstance(item, Request):
+        return ()
     try:
-        return core.app.scopes_of(request)
+        return core.app.scopes_of(item)
     except Exception as error:
-        raise refusals.SCOPES_FAILED(request.id) from error
+        raise refusals.SCOPES_FAILED(item.id) from error

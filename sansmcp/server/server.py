@@ -85,6 +85,9 @@ from .validation import Endpoint, RequestContext, check_common, check_mcp_path
 if TYPE_CHECKING:
     from .legacy.era import LegacyServer
 
+_ENDS = (SendEnd, Abort)
+"""The effects that end a response; to build this union for each effect would take longer."""
+
 
 class Server(StoreCompletions):
     """An MCP server without I/O, clock or randomness.
@@ -219,6 +222,15 @@ class Server(StoreCompletions):
     def sessions(self) -> tuple[Session, ...]:
         """The open sessions of this instance."""
         return () if self._legacy is None else tuple(self._legacy.sessions)
+
+    @property
+    def listened_resources(self) -> frozenset[str]:
+        """The URIs of resources for which clients of 2026-07-28 listen, at this instance.
+
+        The event ListenersChanged reports each change. The ``subscriptions`` of each session are
+        the resources of older clients.
+        """
+        return self._modern.subscriptions.resources
 
     @property
     def is_busy(self) -> bool:
@@ -398,7 +410,7 @@ class Server(StoreCompletions):
             self.observer.part_sent(exchange.id, effect)
         if exchange.is_given_up and not exchange.is_done:
             self._lose_connection(exchange)
-        elif isinstance(effect, SendEnd | Abort):
+        elif isinstance(effect, _ENDS):
             self._release_exchange(exchange)
         elif exchange.state is ExchangeState.STREAMING:
             deadline = self._core.now + self._core.limits.stream_comment_interval
@@ -441,9 +453,10 @@ class Server(StoreCompletions):
             perform: called with each effect, in order.
             on_event: called with each event, in order.
         """
+        effects = self._core.effects
         while True:
-            while not isinstance(effect := self.next_effect(), Idle):
-                perform(effect)
+            while effects:
+                perform(effects.popleft())
             if isinstance(event := self.next_event(), Idle):
                 return
             on_event(event)

@@ -63,6 +63,50 @@ def test_handlers_that_fail(start: Start, world: ToolApp, caplog: pytest.LogCapt
     assert "plain functions" in caplog.text
 
 
+def test_inline_handlers_run_in_the_thread_that_serves(
+    start: Start, world: ToolApp, caplog: pytest.LogCaptureFixture
+) -> None:
+    homes: dict[str, int] = {}
+
+    @world.app.handler("resources/templates/list", inline=True)
+    def list_templates(call: Call) -> Any:
+        homes["inline"] = threading.get_ident()
+        return {"resourceTemplates": []}
+
+    @world.app.handler("prompts/list", inline=True)
+    def leave(call: Call) -> Any:
+        raise SystemExit(3)
+
+    @world.app.handler("resources/list", inline=True)
+    def wait(call: Call) -> Any:
+        for act in (
+            lambda: call.progress(1),
+            lambda: call.notify("n"),
+            lambda: call.disconnect(),
+            lambda: call.ask("elicitation/create"),
+            lambda: call.sleep(1),
+        ):
+            with pytest.raises(LocalProtocolError, match="'resources/list' runs in place"):
+                act()
+        call.become_task()
+
+    @world.tool
+    def plain(call: Call) -> Any:
+        homes["plain"] = threading.get_ident()
+        return {}
+
+    serving = start()
+    with sansmcp_blocking.connect(serving.url) as client:
+        for method in ("prompts/list", "resources/list"):
+            with pytest.raises(JsonRpcError, match="Internal error"):
+                client.call(method)
+        client.call("resources/templates/list")
+        client.call_tool("plain")
+    assert homes["inline"] != homes["plain"]
+    assert "SystemExit" in caplog.text
+    assert "without inline=True" in caplog.text
+
+
 def test_a_cancelled_handler_is_told_by_every_method(start: Start, world: ToolApp) -> None:
     begun = threading.Event()
     ended: list[BaseException] = []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
@@ -21,6 +22,7 @@ from sansmcp_bridge import Bridge, Upstream, open_bridge
 from sansmcp_cli.example import app as example
 
 from ..asyncio.loops import run
+from ..cli.conftest import command
 
 LOCAL = ("127.0.0.1", 0)
 OLD, NEW = "2025-11-25", "2026-07-28"
@@ -102,7 +104,7 @@ async def text_of(client: sansmcp_asyncio.Client, tool: str) -> str:
 
 
 @pytest.mark.parametrize("up", ["http", "http+sse", "stdio", "modern"])
-@pytest.mark.parametrize("down", ["2024-11-05", OLD, NEW, "http+sse"])
+@pytest.mark.parametrize("down", ["2024-11-05", OLD, NEW, "http+sse", "stdio"])
 def test_pairs_of_transports_and_revisions(down: str, up: str) -> None:
     """A call with progress, one that asks twice, a large one and one that fails."""
 
@@ -120,16 +122,21 @@ def test_pairs_of_transports_and_revisions(down: str, up: str) -> None:
             if up == "http+sse":
                 target = target.replace("/mcp", "/sse")
                 settings = {"transports": (HTTP_SSE,)}
-            bridge = await stack.enter_async_context(
-                open_bridge([Upstream("x", target, settings)], http=LOCAL, http_sse="/sse")
-            )
             options: Any = {"versions": (down,)}
-            url = bridge.url
+            place: Any
+            if down == "stdio":
+                options = {"versions": (OLD,)}
+                words = [target] if isinstance(target, str) else ["--", *target]
+                place = command("bridge", "--to", "stdio", *words)
+            else:
+                upstreams = [Upstream("x", target, settings)]
+                opening = open_bridge(upstreams, http=LOCAL, http_sse="/sse")
+                place = (await stack.enter_async_context(opening)).url
             if down == "http+sse":
                 options = {"versions": ("2024-11-05",), "transports": (HTTP_SSE,)}
-                url = url.replace("/mcp", "/sse")
+                place = place.replace("/mcp", "/sse")
             connecting = sansmcp_asyncio.connect(
-                url, request_handlers=ANSWERS, capabilities=ASKED, **options
+                place, request_handlers=ANSWERS, capabilities=ASKED, **options
             )
             client = await stack.enter_async_context(connecting)
             assert client.connected.server_info["name"] == "sansmcp-example"
@@ -294,6 +301,26 @@ def test_sessions_of_their_own_or_a_shared_one(shared: bool) -> None:
     run(main())
 
 
+def test_the_upstream_connection_of_an_idle_session_ends() -> None:
+    """So do processes. The client, which opens a new session then, sees nothing of it."""
+
+    async def main() -> None:
+        limits = sansmcp.Limits(session_idle_timeout=0.2)
+        app = named("one", "a")
+        async with (
+            sansmcp_asyncio.serve(app, http=LOCAL, versions=(OLD,)) as serving,
+            open_bridge([Upstream("one", serving.url)], http=LOCAL, limits=limits) as bridge,
+        ):
+            core = serving.core
+            before = len(core.sessions)
+            quiet: Any = {"versions": (OLD,), "standalone_stream": False}
+            async with sansmcp_asyncio.connect(bridge.url, **quiet) as client:
+                await until(lambda: len(core.sessions) == before)
+                await client.list_tools()
+
+    run(main())
+
+
 @pytest.mark.parametrize("down", [OLD, NEW])
 @pytest.mark.parametrize("up", [OLD, NEW])
 def test_a_changed_list(down: str, up: str) -> None:
@@ -331,6 +358,27 @@ def test_a_changed_list(down: str, up: str) -> None:
     run(main())
 
 
+@pytest.mark.parametrize("version", [OLD, NEW])
+def test_tasks(version: str) -> None:
+    """The task of the upstream server is one of the bridge for a client that can follow it."""
+    app = sansmcp.App("one")
+
+    @app.handler("tools/call", task=0.01)
+    async def call_tool(call: Call) -> Any:
+        await asyncio.sleep(0.1)
+        return {"content": [{"type": "text", "text": "done"}]}
+
+    async def use(bridge: Bridge, _: Any) -> None:
+        async with sansmcp_asyncio.connect(bridge.url, versions=(version,)) as client:
+            assert await text_of(client, "x") == "done"
+            if version == NEW:
+                task = await client.start_task("x")
+                assert task.id is not None
+                assert (await task.result())["content"][0]["text"] == "done"
+
+    bridged({"one": app}, use)
+
+
 def test_a_cancelled_call_is_cancelled_upstream() -> None:
     app = sansmcp.App("one")
     begun, ended = asyncio.Event(), asyncio.Event()
@@ -352,6 +400,58 @@ def test_a_cancelled_call_is_cancelled_upstream() -> None:
             await asyncio.wait([calling])
 
     bridged({"one": app}, use)
+
+
+@pytest.mark.parametrize("up", [OLD, NEW])
+def test_a_client_that_reads_nothing_stops_a_server_that_sends_much(up: str) -> None:
+    """Without a store, nothing between them collects what the client leaves unread."""
+    app = sansmcp.App("one")
+    sent = 0
+    text = "x" * 100_000
+
+    @app.handler("tools/call")
+    async def call_tool(call: Call) -> Any:
+        nonlocal sent
+        while True:
+            await call.notify("notifications/message", {"level": "info", "data": text})
+            sent += 1
+
+    async def is_stopped() -> None:
+        before = -1
+        while sent == 0 or sent != before:
+            before = sent
+            await asyncio.sleep(1)
+
+    async def main() -> None:
+        async with (
+            sansmcp_asyncio.serve(app, http=LOCAL, versions=(up,), resumable=False) as serving,
+            open_bridge([Upstream("one", serving.url)], http=LOCAL) as bridge,
+        ):
+            where = sansmcp.Url.parse(bridge.url)
+            _, writer = await asyncio.open_connection(where.host, where.port, limit=1000)
+            prefix = "io.modelcontextprotocol/"
+            meta: dict[str, Any] = {f"{prefix}protocolVersion": NEW, f"{prefix}logLevel": "info"}
+            meta[f"{prefix}clientCapabilities"] = {}
+            request = {
+                "jsonrpc": "2.0",
+                "id": 1,
+                "method": "tools/call",
+                "params": {"name": "x", "_meta": meta},
+            }
+            body = json.dumps(request).encode()
+            head = (
+                f"POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+                f"Accept: application/json, text/event-stream\r\nMCP-Protocol-Version: {NEW}\r\n"
+                f"Mcp-Method: tools/call\r\nMcp-Name: x\r\nContent-Length: {len(body)}\r\n\r\n"
+            )
+            writer.write(head.encode() + body)
+            await asyncio.wait_for(is_stopped(), PATIENCE)
+            writer.transport.abort()
+            await asyncio.sleep(0)  # it closes in the next step of the loop
+
+    run(main())
+    print(f"{sent} messages of {len(text)} bytes were sent")
+    assert sent * len(text) < 50_000_000
 
 
 DYING = """

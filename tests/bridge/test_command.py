@@ -3,40 +3,21 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 import tempfile
-from collections.abc import Generator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 import sansmcp
 
-from ..cli.conftest import ROOT, command, environment, run, started
+from ..cli.conftest import command, run, started
 from ..cli.conftest import config as config
-
-STDIO = command("serve", "--stdio")
-
-
-@contextmanager
-def bridging(*arguments: str) -> Generator[str, None, None]:
-    """Run a bridge on a free port, and give its URL."""
-    words = command("bridge", "--http", "127.0.0.1:0", *arguments)
-    with subprocess.Popen(
-        words, cwd=ROOT, env=environment(), stdout=subprocess.PIPE, encoding="utf-8"
-    ) as process:
-        assert process.stdout is not None
-        try:
-            yield process.stdout.readline().strip()
-        finally:
-            process.terminate()
-            assert process.wait(30) == 0
+from .processes import STDIO, running
 
 
 def echoed(*words: str) -> str:
-    done = run(*words)
+    done = run(words[0], "--json", *words[1:])
     assert done.status == 0, done.err
     text: str = json.loads(done.out)["content"][0]["text"]
     return text
@@ -46,7 +27,7 @@ ECHO = ("echo", '{"text": "hi"}')
 
 
 def test_a_command_is_served_over_http_and_comes_back_on_stdio() -> None:
-    with bridging("--", *STDIO) as url:
+    with running("bridge", "--", *STDIO) as url:
         assert url.startswith("http://127.0.0.1:")
         assert echoed("call", url, *ECHO) == "hi"
         for revision in ("2024-11-05", "2025-11-25", "2026-07-28"):
@@ -55,7 +36,7 @@ def test_a_command_is_served_over_http_and_comes_back_on_stdio() -> None:
 
 
 def test_the_deprecated_transport() -> None:
-    with bridging("--to", "http-sse", "--", *STDIO) as url:
+    with running("bridge", "--to", "http-sse", "--", *STDIO) as url:
         assert echoed("call", url.replace("/mcp", "/sse"), *ECHO) == "hi"
         probed = run("probe", url.replace("/mcp", "/sse"))
         assert "http+sse         yes" in probed.out
@@ -82,10 +63,10 @@ def test_several_servers_from_a_file(tmp_path: Path) -> None:
     file = tmp_path / "mcp.json"
     program = command("serve", "--stdio")
     one = {"command": program[0], "args": program[1:], "env": {"A": "${HOME}"}}
-    with bridging("--", *STDIO) as url:
+    with running("bridge", "--", *STDIO) as url:
         two = {"url": url, "headers": {"X-Home": "${HOME}"}}
         file.write_text(json.dumps({"mcpServers": {"one": one, "two": two}}), "utf-8")
-        with bridging("--config", str(file), "--deny-tool", "two_*") as both:
+        with running("bridge", "--config", str(file), "--deny-tool", "two_*") as both:
             assert echoed("call", both, "one_echo", '{"text": "hi"}') == "hi"
             done = run("call", both, "two_echo", '{"text": "hi"}')
             assert done.status == 1
@@ -95,6 +76,13 @@ def test_several_servers_from_a_file(tmp_path: Path) -> None:
 def test_a_client_that_leaves_at_once() -> None:
     done = run("bridge", "--to", "stdio", "--", *STDIO)
     assert (done.status, done.out) == (0, "")
+
+
+def test_the_trace_names_both_sides() -> None:
+    ping = '{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n'
+    done = run("bridge", "--to", "stdio", "--trace", "--", *STDIO, input=ping)
+    assert "clients < " in done.err
+    assert "upstream > starts " in done.err
 
 
 def test_a_client_that_speaks_no_json() -> None:
@@ -138,7 +126,7 @@ def test_wrong_files(servers: object, error: str, tmp_path: Path) -> None:
 
 
 def test_a_port_in_use() -> None:
-    with bridging("--", *STDIO) as url:
+    with running("bridge", "--", *STDIO) as url:
         port = url.rpartition(":")[2].partition("/")[0]
         done = run("bridge", "--http", f"127.0.0.1:{port}", "--", sys.executable, *STDIO[1:])
         assert done.status == 1

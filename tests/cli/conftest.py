@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import subprocess
 import sys
@@ -111,10 +110,8 @@ def url() -> Generator[str, None, None]:
 
 
 def text_of(output: str) -> str:
-    """The text of the result that ``sansmcp call`` has printed."""
-    (block,) = json.loads(output)["content"]
-    text: str = block["text"]
-    return text
+    """The text of the result that ``sansmcp call`` has printed as plain text."""
+    return output.removesuffix("\n")
 
 
 def failed(ran: CompletedCommand) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -31,3 +32,17 @@ def test_what_is_no_recording(tmp_path: Path, recording: bytes, reason: str) -> 
     path = tmp_path / "stream.txt"
     path.write_bytes(recording)
     assert reason in failed(run_in_process("bench", str(path)))
+
+
+def test_other_libraries_are_measured_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recording = tmp_path / "stream.txt"
+    recording.write_bytes(encode_event(b'{"jsonrpc":"2.0","method":"notifications/message"}') * 3)
+    shown = run_in_process("bench", str(recording), "--with", "mcp")
+    assert (shown.status, shown.err) == (0, "")
+    rows = [row for row in shown.out.splitlines() if row.startswith("mcp: ")]
+    assert len(rows) == 6
+    assert all(float(row.split()[-1]) > 0 for row in rows)
+    asked = ("bench", str(recording), "--with")
+    assert "takes httpx-sse, mcp, got 'other'" in failed(run_in_process(*asked, "other"))
+    monkeypatch.setitem(sys.modules, "httpx_sse", None)
+    assert "--with httpx-sse: " in failed(run_in_process(*asked, "httpx-sse"))

@@ -13,12 +13,16 @@ import pytest
 from .conftest import ADAPTERS, command, failed, run, run_in_process, text_of
 
 
-def test_the_result_is_json_on_stdout(url: str) -> None:
-    called = run("call", url, "echo", '{"text": "Grüße\\n"}')
-    assert called.status == 0
+def test_the_result_is_text_on_stdout(url: str) -> None:
+    called = run("call", url, "echo", '{"text": "Grüße\\nan alle\\n"}')
+    assert (called.status, called.out, called.err) == (0, "Grüße\nan alle\n", "")
+
+
+def test_the_result_is_json_for_a_program(url: str) -> None:
+    called = run("call", "--json", url, "echo", '{"text": "Grüße\\n"}')
+    assert (called.status, called.err) == (0, "")
     assert called.out.count("\n") == 1
-    assert text_of(called.out) == "Grüße\n"
-    assert called.err == ""
+    assert json.loads(called.out)["content"] == [{"type": "text", "text": "Grüße\n"}]
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS)
@@ -65,13 +69,19 @@ def test_a_server_on_stdio(adapter: str, server: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ((), "Missing name of a tool; usage: sansmcp call URL TOOL [JSON]"),
-        (("echo", "{}", "more"), "Too many words: 'more'; usage: sansmcp call URL TOOL [JSON]"),
-        (("nosuch",), "There is no tool 'nosuch' (code -32602)"),
+        ((), "Missing name of a tool; usage: sansmcp call URL TOOL [NAME=VALUE ...]"),
+        (
+            ("echo", "{}", "more"),
+            "Arguments are NAME=VALUE, or one JSON object in quotes; got 'more'",
+        ),
+        (("nosuch",), "There is no tool 'nosuch'; there are echo, add, slow, big, ask, fail"),
         (("add", '{"a": 1}'), "add needs b (code -32602)"),
         (("echo", "{"), "The arguments of the tool are not JSON"),
         (("echo", "[]"), "must be a JSON object"),
-        (("echo", "{}", "--header", "nonsense"), "Not a header: 'nonsense'; write 'Name: value'"),
+        (
+            ("echo", "{}", "--header", "nonsense"),
+            "--header takes 'Name: value'",
+        ),
         (("echo", "{}", "--header", "a b: c"), "A header name must be"),
         (("echo", "{}", "--header", "Host: c"), "'host' is set by the client itself"),
         (("echo", "{}", "--header", "a: b\r\nc: d"), "has characters that cannot be sent"),
@@ -101,7 +111,7 @@ def test_a_wrong_path_is_told_with_the_servers_own_words(url: str) -> None:
             "got no response from http://name.invalid/mcp: ",
         ),
         ("ftp://127.0.0.1/", "Not an http or https URL"),
-        ("localhost", "Not an http or https URL"),
+        ("localhost", "Not a URL, nor the name of a server: 'localhost'; write http://localhost"),
         ("http://user:secret@localhost/", "must not contain a user name"),
     ],
 )
@@ -202,7 +212,7 @@ def test_the_environment_of_a_server(
     monkeypatch.setenv("OURS", "x")
     server = ("--", sys.executable, "-IS", "-c", TELLS)
     how = ("--revision", "2025-11-25", "--adapter", adapter)
-    called = run_in_process("call", *how, *options, "tell", *server)
+    called = run_in_process("call", "--json", *how, *options, "tell", *server)
     assert (called.status, called.err) == (0, "")
     assert json.loads(called.out)["found"] == found
 

@@ -20,7 +20,7 @@ def shell(script: str) -> tuple[str, ...]:
     return ("--", "sh", "-c", script)
 
 
-def test_the_result_is_json_on_stdout() -> None:
+def test_the_result_is_on_stdout() -> None:
     called = run("call", "echo", '{"text": "Grüße"}', *SERVER)
     assert (called.status, called.err) == (0, "")
     assert text_of(called.out) == "Grüße"
@@ -85,7 +85,10 @@ NO_SERVER = (
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("nosuch", *SERVER), "There is no tool 'nosuch' (code -32602)"),
+        (
+            ("nosuch", *SERVER),
+            "There is no tool 'nosuch'; there are echo, add, slow, big, ask, fail",
+        ),
         (
             ("echo", "--", "true"),
             f"The server process 'true' has ended with status 0\nsansmcp: {NO_SERVER}",

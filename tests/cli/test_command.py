@@ -17,9 +17,10 @@ from pathlib import Path
 import pytest
 
 import sansmcp
-from sansmcp.events import ClientEvent, ProgressReceived, Reconnecting
+from sansmcp.base_client import tool_params
+from sansmcp.events import ClientEvent, Connected, ProgressReceived, Reconnecting
 from sansmcp_cli import _with_trio
-from sansmcp_cli._adapters import RequestHandlers, Script, ToolCall, next_call
+from sansmcp_cli._adapters import RequestHandlers, Script, ScriptCall, next_call
 from sansmcp_cli._counts import Counts
 from sansmcp_cli._demo import Part
 from sansmcp_cli._output import print_error, print_line
@@ -47,6 +48,13 @@ def test_help_names_all_commands() -> None:
     for name in (
         "serve",
         "call",
+        "list",
+        "read",
+        "prompt",
+        "raw",
+        "listen",
+        "replay",
+        "completion",
         "probe",
         "login",
         "logout",
@@ -73,7 +81,7 @@ def test_wrong_usage_is_explained(arguments: tuple[str, ...]) -> None:
 @pytest.mark.parametrize("arguments", [("serve",), ("serve", "--stdio"), ("demo",)])
 def test_the_command_of_a_server_is_for_those_who_call_it(arguments: tuple[str, ...]) -> None:
     said = failed(run_in_process(*arguments, "--", "some", "server"))
-    assert said == "What is 'some server' for? Only call, probe and bridge take it"
+    assert said == "What is 'some server' for? Only commands that use a server take it"
 
 
 COUNTS = r"(\d+) calls, (\d+) disconnects, (\d+) executions"
@@ -147,6 +155,9 @@ def test_the_demonstration_tells_of_calls_that_fail(
     assert all(line.startswith("demo: ") and said in line for line in lines)
 
 
+SERVER = Connected(transport="stdio", version="2025-11-25", server_info={}, capabilities={})
+
+
 class Faking:
     """An adapter that makes no calls, and says what would have come of them."""
 
@@ -158,18 +169,20 @@ class Faking:
     def run_calls(
         self,
         target: str | Sequence[str],
-        script: Script,
+        script: Callable[[Connected], Script],
         show: Callable[[ClientEvent], None],
         settings: ConnectSettings,
         request_handlers: RequestHandlers | None = None,
     ) -> None:
-        call = next_call(script, None)
+        running = script(SERVER)
+        call = next_call(running, None)
         while call is not None:
             for step in self.steps:
+                assert call.on_progress is not None
                 call.on_progress(ProgressReceived(call=1, progress=step))
             for attempt in range(self.disconnects):
                 show(Reconnecting(call=1, delay=0, attempt=attempt, reason=""))
-            call = next_call(script, self.outcome)
+            call = next_call(running, self.outcome)
 
     def serve(
         self,
@@ -261,12 +274,12 @@ def test_an_interrupt_leaves_no_step_half_done(url: str) -> None:
         signal.raise_signal(signal.SIGINT)
         seen.append(progress)
 
-    def script() -> Script:
+    def script(server: Connected) -> Script:
         arguments = {"steps": 1, "delay": 0}
-        yield ToolCall(tool="slow", arguments=arguments, on_progress=press_ctrl_c)
+        yield ScriptCall("tools/call", tool_params("slow", arguments), on_progress=press_ctrl_c)
 
     with pytest.raises(KeyboardInterrupt):
-        _with_trio.run_calls(url, script(), lambda event: None, {"standalone_stream": False})
+        _with_trio.run_calls(url, script, lambda event: None, {"standalone_stream": False})
     assert seen != []
 
 

@@ -62,7 +62,7 @@ def browser(server: Protected, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """This process runs in a terminal."""
-    monkeypatch.setattr("sansmcp_cli._credentials._is_at_terminal", lambda: True)
+    monkeypatch.setattr("sansmcp_cli._credentials.is_at_terminal", lambda: True)
 
 
 def done(*arguments: str) -> str:
@@ -138,7 +138,7 @@ def _read(screen: int) -> bytes:
 def test_a_login_is_used_until_the_logout(
     server: Protected, browser: list[str], adapter: str
 ) -> None:
-    calling = ("call", server.url, "any", "--adapter", adapter)
+    calling = ("call", "--json", server.url, "any", "--adapter", adapter)
     assert run_in_process(*calling).err.splitlines()[1:] == [
         f"sansmcp: Log in with: sansmcp login {server.url}",
         "sansmcp: Or send credentials with --header 'Authorization: Bearer ...'",
@@ -387,7 +387,7 @@ def test_an_expired_token_is_refreshed(server: Protected, browser: list[str]) ->
 def test_a_call_at_a_terminal_logs_in(
     server: Protected, browser: list[str], terminal: None, adapter: str
 ) -> None:
-    ran = run_in_process("call", server.url, "any", "--adapter", adapter)
+    ran = run_in_process("call", "--json", server.url, "any", "--adapter", adapter)
     assert (ran.status, json.loads(ran.out)) == (0, {"content": []})
     assert ran.err == (
         f"Log in with the browser. If none has opened, open this URL:\n{browser[0]}\n"
@@ -396,7 +396,7 @@ def test_a_call_at_a_terminal_logs_in(
     assert len(browser) == 1
 
 
-@pytest.mark.parametrize("arguments", [("call", "any"), ("probe",)])
+@pytest.mark.parametrize("arguments", [("call", "any", "--json"), ("probe",)])
 def test_a_terminal_without_a_browser(server: Protected, arguments: tuple[str, ...]) -> None:
     name, *tool = arguments
     ran = run_in_terminal(name, server.url, *tool, answer=answer)
@@ -523,8 +523,8 @@ def test_a_system_without_a_keyring(server: Protected, browser: list[str]) -> No
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("login", "localhost"), "Not an http or https URL"),
-        (("whoami", "localhost"), "Not an http or https URL"),
+        (("login", "localhost"), "Not a URL, nor the name of a server: 'localhost'"),
+        (("whoami", "localhost"), "Not a URL, nor the name of a server: 'localhost'"),
         (("logout", "http://user:secret@localhost/"), "must not contain a user name"),
         (
             ("login", "--redirect-uri", "http://localhost/", "http://localhost/"),

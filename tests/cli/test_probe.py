@@ -348,10 +348,13 @@ def test_headers_go_along_and_the_trace_shows_everything(url: str) -> None:
         (("--state-file", "f", "--", "true"), "Either a command or --state-file, not both"),
         (
             ("localhost",),
-            "Not an http or https URL: 'localhost'; write http://localhost, or put the command "
-            "that starts a server after --",
+            "Not a URL, nor the name of a server: 'localhost'; write http://localhost, or put the "
+            "command that starts a server after --",
         ),
-        (("http://a/", "--header", "nonsense"), "Not a header: 'nonsense'; write 'Name: value'"),
+        (
+            ("http://a/", "--header", "nonsense"),
+            "--header takes 'Name: value', and this has no name or no colon",
+        ),
         (
             ("http://a/", "--timeout", "0"),
             "A duration must be a number of seconds above zero, got 0.0; use math.inf for no limit",

@@ -73,7 +73,7 @@ def test_it_ends_with_who_has_started_it_if_that_is_wanted(
 
 def test_an_application_of_the_current_directory(directory: Path) -> None:
     with serving("served:mine", cwd=directory) as url:
-        called = run_in_process("call", url, "hello")
+        called = run_in_process("call", "--json", url, "hello")
     assert json.loads(called.out)["structuredContent"] == {"name": "hello"}
 
 

@@ -16,7 +16,7 @@ from sansmcp import (
     RequestCancelled,
     RequestTimeout,
 )
-from sansmcp.effects import StartProcess
+from sansmcp.effects import StartProcess, WriteStdin
 from sansmcp.events import (
     CallCompleted,
     CallFailed,
@@ -41,6 +41,21 @@ ABLE: dict[str, Any] = {"elicitation": {}, "roots": {}}
 @pytest.fixture
 def harness() -> ProcessHarness:
     return ProcessHarness(capabilities=ABLE).connect()
+
+
+# Lines
+
+
+def test_calls_that_are_made_at_once_are_one_write(harness: ProcessHarness) -> None:
+    """Until a write is large, so that no large message is copied again and again."""
+    client = harness.client
+    for text in ("a", "b", "c" * 100_000, "d", "e"):
+        client.call("tools/call", {"name": text}, now=harness.now)
+    writes: list[bytes] = []
+    while isinstance(effect := client.next_effect(), WriteStdin):
+        writes.append(effect.data)
+    assert [data.count(b"\n") for data in writes] == [3, 2]
+    assert b"".join(writes).count(b'"tools/call"') == 5
 
 
 # The handshake

@@ -137,6 +137,10 @@ LONG = b"data: " + b"x" * 1100
         [b"data: a\n" * 200, b"data: b\n" * 200 + b"\n"],
         [b":\n" * 1000 + b"data: a\n", b"\n"],
         [b"event: e\n" + LONG[:1000] + b"\0\n" + b"id: \0\n" * 10, b"id: 1\n\n"],
+        [b"id: 1\n" + b"data: a\n" * 600 + b"\n" + b"data: b\n" * 600 + b"\n"],
+        [b"data: a\n" * 600 + b"\n\n" + b"id: 1\ndata: b\n" * 600 + b"\ndata: c\n\n"],
+        [b"data: a\r\n" * 600 + b"\r\ndata: b\r\n\r", b"\n" + b"data: c\r\n" * 600 + b"\r\n"],
+        [b"data: a\r\nid: 1\r\n\n\ndata: b\n\ndata: c\r\n\r\n"],
     ],
 )
 def test_a_long_block_may_be_cut_anywhere(chunks: list[bytes]) -> None:

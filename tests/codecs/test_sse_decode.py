@@ -178,11 +178,12 @@ def test_an_unfinished_block_at_the_end_is_dropped(rest: bytes) -> None:
     assert decoder.last_event_id == "1"
 
 
-def test_nothing_comes_after_the_end() -> None:
+@pytest.mark.parametrize("method", ["feed", "receive_data"])
+def test_nothing_comes_after_the_end(method: str) -> None:
     decoder = SseDecoder(LIMIT)
     decoder.receive_eof()
     with pytest.raises(LocalProtocolError):
-        decoder.receive_data(b"data: a\n\n")
+        getattr(decoder, method)(b"data: a\n\n")
 
 
 def test_a_resumed_stream_starts_with_the_id_it_was_left_at() -> None:

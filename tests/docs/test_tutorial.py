@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import subprocess
 import sys
@@ -38,7 +37,7 @@ def test_the_client(folder: Path) -> None:
 
 
 def test_the_command(folder: Path) -> None:
-    command, shown = CALL.splitlines()
+    command, shown = CALL.split("\n", 1)
     name, *arguments = shlex.split(command.removeprefix("$ "))
     assert name == "sansmcp"
     arguments = [sys.executable if each == "python" else each for each in arguments]
@@ -49,8 +48,7 @@ def test_the_command(folder: Path) -> None:
         encoding="utf-8",
         check=True,
     )
-    result, told = json.loads(done.stdout), json.loads(shown.replace(" ...,", ""))
-    assert {name: result[name] for name in told} == told
+    assert done.stdout == shown
 
 
 def test_the_test(folder: Path) -> None:

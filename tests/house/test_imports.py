@@ -33,6 +33,7 @@ MACHINE = {
     "effects",
     "events",
     "meta_keys",
+    "observer",
     "process",
     "rates",
     "server_call",

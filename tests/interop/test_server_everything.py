@@ -22,7 +22,8 @@ from sansmcp import JsonRpcError
 from sansmcp.events import ClientEvent, ProgressReceived, ServerNotified
 from sansmcp.revisions import HANDSHAKE_VERSIONS
 
-from ..cli.conftest import run_in_process
+from ..bridge.processes import running
+from ..cli.conftest import command, run_in_process
 from ..node import NODE, install_or_skip
 from ..ports import free_port
 from .conftest import ANSWERS, CAPABILITIES, text
@@ -58,30 +59,42 @@ NAMES = {"sse": "http+sse", "streamableHttp": "streamable-http", "stdio": "stdio
 
 
 @pytest.fixture(scope="module", params=NAMES)
-def server(
+def own_server(
     request: pytest.FixtureRequest,
     everything: list[str],
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Generator[Running, None, None]:
     """The server on one of its transports."""
     how: str = request.param
-    command = [*everything, how]
+    program = [*everything, how]
     if how == "stdio":
-        yield Running(command, NAMES[how])
+        yield Running(program, NAMES[how])
         return
     log = tmp_path_factory.mktemp("everything") / "log"
-    with listening(command, log) as port:
+    with listening(program, log) as port:
         yield Running(f"http://127.0.0.1:{port}{PATHS[how]}", NAMES[how])
 
 
+@pytest.fixture(scope="module", params=["direct", "bridged"])
+def server(request: pytest.FixtureRequest, own_server: Running) -> Generator[Running, None, None]:
+    """The server, or ``sansmcp bridge`` in front of it: to HTTP from stdio, else to stdio."""
+    if request.param == "direct":
+        yield own_server
+    elif isinstance(own_server.target, str):
+        yield Running(command("bridge", own_server.target), "stdio")
+    else:
+        with running("bridge", *own_server.words) as url:
+            yield Running(url, "streamable-http")
+
+
 @contextmanager
-def listening(command: list[str], log: Path) -> Generator[int, None, None]:
+def listening(program: list[str], log: Path) -> Generator[int, None, None]:
     """Run a server that takes its port from the environment; it is ready when we have it."""
     port = free_port()
     with (
         log.open("w") as output,
         subprocess.Popen(
-            command, env={**os.environ, "PORT": str(port)}, stdout=output, stderr=output
+            program, env={**os.environ, "PORT": str(port)}, stdout=output, stderr=output
         ) as process,
     ):
         try:
@@ -104,8 +117,14 @@ def wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
     pytest.fail(f"Nothing listens on port {port}: {log.read_text()}")
 
 
+def connect(server: Running, **settings: Any) -> Any:
+    """Connect at a revision that the server has; a bridge has the newest, too."""
+    settings.setdefault("versions", HANDSHAKE_VERSIONS)
+    return sansmcp_trio.connect(server.target, **settings)
+
+
 async def test_tools(server: Running) -> None:
-    async with sansmcp_trio.connect(server.target, known_servers=sansmcp.KnownServers()) as client:
+    async with connect(server, known_servers=sansmcp.KnownServers()) as client:
         assert client.connected.transport == server.transport
         assert client.connected.server_info["name"] == "mcp-servers/everything"
         assert client.connected.instructions
@@ -124,7 +143,7 @@ async def test_tools(server: Running) -> None:
 
 
 async def test_resources_prompts_and_completion(server: Running) -> None:
-    async with sansmcp_trio.connect(server.target) as client:
+    async with connect(server) as client:
         assert (await client.list_resources())["resources"]
         uri = "demo://resource/dynamic/text/1"
         templates = (await client.list_resource_templates())["resourceTemplates"]
@@ -143,7 +162,7 @@ async def test_resources_prompts_and_completion(server: Running) -> None:
 
 
 async def test_errors(server: Running) -> None:
-    async with sansmcp_trio.connect(server.target) as client:
+    async with connect(server) as client:
         with pytest.raises(JsonRpcError) as unknown:
             await client.call("no/such/method")
         assert unknown.value.code == -32601
@@ -154,7 +173,7 @@ async def test_errors(server: Running) -> None:
 
 async def test_progress(server: Running) -> None:
     reports: list[ProgressReceived] = []
-    async with sansmcp_trio.connect(server.target) as client:
+    async with connect(server) as client:
         work = {"duration": 0.2, "steps": 4}
         await client.call_tool("trigger-long-running-operation", work, on_progress=reports.append)
     assert [(report.progress, report.total) for report in reports] == [
@@ -167,7 +186,7 @@ async def test_progress(server: Running) -> None:
 
 async def test_a_call_that_takes_too_long_is_given_up(server: Running) -> None:
     """On stdio the server cannot end while its tool works, so it has to be told to."""
-    async with sansmcp_trio.connect(server.target, close_timeout=0.3) as client:
+    async with connect(server, close_timeout=0.3) as client:
         with pytest.raises(sansmcp.RequestTimeout):
             work = {"duration": 60, "steps": 1}
             await client.call_tool("trigger-long-running-operation", work, timeout=0.1)
@@ -175,28 +194,47 @@ async def test_a_call_that_takes_too_long_is_given_up(server: Running) -> None:
 
 
 async def test_its_questions_are_answered(server: Running) -> None:
-    async def elicit(request: sansmcp.ServerRequest) -> Any:
-        assert "name" in request.params["requestedSchema"]["required"]
-        return {"action": "accept", "content": {"name": "Ada"}}
-
-    async def sample(request: sansmcp.ServerRequest) -> Any:
-        content = {"type": "text", "text": "5"}
-        return {"role": "assistant", "content": content, "model": "none"}
-
-    answers = {**ANSWERS, "elicitation/create": elicit, "sampling/createMessage": sample}
-    async with sansmcp_trio.connect(
-        server.target, request_handlers=answers, capabilities=CAPABILITIES
-    ) as client:
+    async with connect(server, request_handlers=EVERYTHING, capabilities=CAPABILITIES) as client:
         await hear_it(client)  # its questions come on the same stream
-        elicited = await client.call_tool("trigger-elicitation-request")
-        assert "- Name: Ada" in elicited["content"][1]["text"]
-        sampled = await client.call_tool("trigger-sampling-request", {"prompt": "2 + 2?"})
-        assert '"text": "5"' in text(sampled)
-        assert "file:///a" in text(await client.call_tool("get-roots-list"))
+        await answer_it(client)
+
+
+@pytest.mark.parametrize("server", ["bridged"], indirect=True)
+async def test_a_client_of_2026_07_28_answers_its_questions(server: Running) -> None:
+    """It asks by server requests, which the bridge makes rounds of input requests."""
+    async with connect(
+        server,
+        versions=("2026-07-28",),
+        request_handlers=EVERYTHING,
+        capabilities=CAPABILITIES,
+    ) as client:
+        assert client.connected.version == "2026-07-28"
+        await answer_it(client)
+
+
+async def elicit(request: sansmcp.ServerRequest) -> Any:
+    assert "name" in request.params["requestedSchema"]["required"]
+    return {"action": "accept", "content": {"name": "Ada"}}
+
+
+async def sample(request: sansmcp.ServerRequest) -> Any:
+    content = {"type": "text", "text": "5"}
+    return {"role": "assistant", "content": content, "model": "none"}
+
+
+EVERYTHING = {**ANSWERS, "elicitation/create": elicit, "sampling/createMessage": sample}
+
+
+async def answer_it(client: sansmcp_trio.Client) -> None:
+    elicited = await client.call_tool("trigger-elicitation-request")
+    assert "- Name: Ada" in elicited["content"][1]["text"]
+    sampled = await client.call_tool("trigger-sampling-request", {"prompt": "2 + 2?"})
+    assert '"text": "5"' in text(sampled)
+    assert "file:///a" in text(await client.call_tool("get-roots-list"))
 
 
 async def test_its_notifications_are_heard(server: Running) -> None:
-    async with sansmcp_trio.connect(server.target) as client:
+    async with connect(server) as client:
         await hear_it(client)
 
 
@@ -219,11 +257,11 @@ async def hear_it(client: sansmcp_trio.Client) -> None:
         nursery.cancel_scope.cancel()
 
 
-def test_probe_finds_everything_out(server: Running) -> None:
-    probed = run_in_process("probe", "--json", *server.words)
+def test_probe_finds_everything_out(own_server: Running) -> None:
+    probed = run_in_process("probe", "--json", *own_server.words)
     assert (probed.status, probed.err) == (0, "")
     found = {one["transport"]: one for one in json.loads(probed.out)["transports"]}
-    works = found.pop(server.transport)
+    works = found.pop(own_server.transport)
     assert works["works"]
     spoken = [revision for revision, why in works["revisions"].items() if why is None]
     assert spoken == list(reversed(HANDSHAKE_VERSIONS))
@@ -233,13 +271,14 @@ def test_probe_finds_everything_out(server: Running) -> None:
     assert works["offers"].keys() == {"tools", "resources", "prompts"}
     assert all(count > 3 for count in works["offers"].values())
     others = {"stdio": [], "http+sse": ["streamable-http"], "streamable-http": ["http+sse"]}
-    assert list(found) == others[server.transport]
+    assert list(found) == others[own_server.transport]
     assert not any(one["works"] for one in found.values())
 
 
 def test_call_reaches_its_tools(server: Running) -> None:
     tool = ("echo", '{"message": "hi"}')
     is_command = server.words[0] == "--"
-    called = run_in_process("call", *(tool + server.words if is_command else server.words + tool))
+    words = tool + server.words if is_command else server.words + tool
+    called = run_in_process("call", "--json", *words)
     assert called.status == 0
     assert text(json.loads(called.out)) == "Echo: hi"

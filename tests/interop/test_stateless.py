@@ -19,6 +19,7 @@ from mcp_types import ElicitResult
 import sansmcp_trio
 from sansmcp import JsonRpcError
 
+from ..bridge.processes import running
 from ..cli.conftest import ROOT, environment
 from ..node import NODE, install_or_skip
 from .conftest import said
@@ -140,6 +141,12 @@ async def test_the_typescript_client_on_http() -> None:
 async def test_the_typescript_client_on_stdio() -> None:
     """There it forgets reports that it reads together with the answer."""
     assert len(await run_theirs(OURS)) <= 4
+
+
+@pytest.mark.node
+async def test_the_typescript_client_in_front_of_a_bridge() -> None:
+    with running("bridge", "--", *OURS) as url:
+        assert await run_theirs([url]) == [1, 2, 3, 4]
 
 
 async def run_theirs(server: Sequence[str]) -> list[int]:

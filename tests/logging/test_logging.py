@@ -171,7 +171,8 @@ def test_what_cannot_be_sent_does_not_end_the_call(
 ) -> None:
     @app.handler("tools/call")
     async def wrong(call: Any) -> Any:
-        LOGGER.info("a lone surrogate: \ud800")
+        record = logging.LogRecord(LOGGER.name, logging.INFO, "", 0, "%d", ("text",), None)
+        LOGGER.handlers[0].handle(record)  # pytest raises what its own handler cannot format
         return {"content": []}
 
     async def main() -> None:

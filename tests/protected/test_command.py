@@ -64,7 +64,7 @@ def test_a_call_at_a_terminal_is_asked_for_more(
     issuer: AuthorizationServer, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The second login, for the tool, is refused: the client was not registered for its scope."""
-    monkeypatch.setattr("sansmcp_cli._credentials._is_at_terminal", lambda: True)
+    monkeypatch.setattr("sansmcp_cli._credentials.is_at_terminal", lambda: True)
     called = done("call", url, "wipe")
     assert text_of(called.out) == f"{issuer.issuer} ada: use write"
     assert called.err.count("Log in with the browser") == 3

@@ -18,6 +18,7 @@ from sansmcp import (
     ClientConnection,
     ClientSettings,
     Idle,
+    MemoryStore,
     Server,
     ServerConnection,
     ServerPipe,
@@ -28,6 +29,11 @@ from sansmcp.effects import (
     CloseStdin,
     OpenExchange,
     SendBytes,
+    StoreAppend,
+    StoreDrop,
+    StoreRead,
+    StoreUnwatch,
+    StoreWatch,
     Wake,
     WriteStdin,
 )
@@ -41,7 +47,7 @@ from sansmcp.events import (
     ServerNotified,
 )
 from sansmcp.input_required import StateSigner
-from sansmcp.process import ProcessExited, StdoutClosed, StdoutData
+from sansmcp.process import ProcessExited, StderrClosed, StdoutClosed, StdoutData
 from sansmcp.relay import Relay, relay_app
 from sansmcp.server_call import ServerCall
 
@@ -85,27 +91,61 @@ class Leg:
     """A client and a server, and the bytes between them."""
 
     def __init__(self, end: tuple[str, str], app: App, capabilities: Mapping[str, Any]) -> None:
-        version, transport = end
         self.version, self.transport = end
         self.now = 0.0
-        signer = StateSigner(keys=(b"0123456789abcdef",), clock=lambda: self.now)
-        self.server = Server(
-            app,
-            new_token=tokens("token"),
-            resumable=False,
-            http_sse="/sse" if transport == SSE else None,
-            state_signer=signer,
-        )
-        path = "sse" if transport == SSE else "mcp"
-        settings: ClientSettings = {"versions": (version,), "capabilities": capabilities}
-        if transport != STDIO:
-            settings["transports"] = (transport,)
-        target = ["server"] if transport == STDIO else f"http://127.0.0.1/{path}"
-        self.client = Client(target, jitter=lambda: 0.0, **settings)
-        self.pipe = ServerPipe(self.server, now=0.0) if transport == STDIO else None
+        self._app = app
+        self._capabilities = capabilities
+        self._tokens = tokens("token")
         self._lines: dict[int, _Line] = {}
         self.events: list[ClientEvent] = []
         self.server_events: list[ServerEvent] = []
+        self._start_server()
+        self._start_client()
+
+    def _start_server(self) -> None:
+        self._store = MemoryStore()
+        self.server = Server(
+            self._app,
+            new_token=self._tokens,
+            http_sse="/sse" if self.transport == SSE else None,
+            wall_clock=lambda: self.now,
+            state_signer=StateSigner(keys=(b"0123456789abcdef",), clock=lambda: self.now),
+        )
+        self.pipe = ServerPipe(self.server, now=self.now) if self.transport == STDIO else None
+
+    def _start_client(self) -> None:
+        path = "sse" if self.transport == SSE else "mcp"
+        settings: ClientSettings = {
+            "versions": (self.version,),
+            "capabilities": self._capabilities,
+        }
+        if self.transport != STDIO:
+            settings["transports"] = (self.transport,)
+        target = ["server"] if self.transport == STDIO else f"http://127.0.0.1/{path}"
+        self.client = Client(target, jitter=lambda: 0.0, **settings)
+        self.client.start(now=self.now)
+
+    def restart(self) -> None:
+        """Kill the server, with all that it keeps, and start it again.
+
+        The client of a process is closed with it, so another one is started.
+        """
+        self.cut()
+        self._start_server()
+        if self.transport == STDIO:
+            for part in (StdoutClosed(), StderrClosed(), ProcessExited(-9)):
+                self.client.receive_process_part(part, now=self.now)
+            while not isinstance(event := self.client.next_event(), Idle):
+                self.events.append(event)
+            self._start_client()
+
+    def cut(self) -> None:
+        """Break all connections that are open."""
+        for number, line in tuple(self._lines.items()):
+            del self._lines[number]
+            line.is_broken = True
+            line.client.connection_lost("cut", now=self.now)
+            line.server.connection_lost(now=self.now)
 
     def drive(self) -> bool:
         """Let everything that is sent arrive. Return whether anything has happened."""
@@ -115,7 +155,9 @@ class Leg:
             self._perform(effect)
         while not isinstance(wake := self.server.next_effect(), Idle):
             moved = True
-            assert isinstance(wake, Wake)
+            if not isinstance(wake, Wake | StoreWatch | StoreUnwatch):  # the store is polled
+                assert isinstance(wake, StoreAppend | StoreRead | StoreDrop)
+                self.server.perform_store_effect(wake, self._store, now=self.now)
         for number, line in tuple(self._lines.items()):
             while not line.is_broken and not isinstance(sent := line.server.next_effect(), Idle):
                 moved = True
@@ -133,7 +175,7 @@ class Leg:
                 self.client.receive_process_part(StdoutData(written.data), now=self.now)
             else:
                 assert isinstance(written, CloseConnection)
-                for part in (StdoutClosed(), ProcessExited(0)):
+                for part in (StdoutClosed(), StderrClosed(), ProcessExited(0)):
                     self.client.receive_process_part(part, now=self.now)
         while not isinstance(event := self.client.next_event(), Idle):
             moved = True
@@ -179,6 +221,7 @@ class Bench:
         *,
         asked_of: Mapping[str, Any] = EVERYTHING,
         offered: Mapping[str, Any] = OFFERED,
+        tasks: bool = False,
     ) -> None:
         self.now = 0.0
         self.lost: list[str] = []
@@ -187,9 +230,10 @@ class Bench:
         """The notifications of the upstream server."""
         upstream = App("upstream", "7", instructions="Ask.", capabilities=offered)
         upstream.fallback(print)
+        if tasks:
+            upstream.handler("tools/call", task="optional")(print)
         self.up = Leg(up, upstream, EVERYTHING)
         self.relay: Relay | None = None
-        self.up.client.start(now=0.0)
         while self.up.drive():
             pass
         (connected,) = self.up.events
@@ -198,7 +242,6 @@ class Bench:
         self.down = Leg(down, relay_app(connected), asked_of)
         self.relay = Relay(self.down.server, self.up.client)
         self.relay.connected(connected, now=0.0)
-        self.down.client.start(now=0.0)
         self.run()
         self.take(self.down.events, Connected)
         self.up.server_events.clear()
@@ -220,6 +263,10 @@ class Bench:
                 lost = self.relay.receive_client_event(happened, now=self.now)
                 self.lost += [lost] if lost else []
             moved |= bool(self.down.server_events or self.up.events)
+            due = self.relay.next_deadline()
+            if due is not None and due <= self.now:
+                moved = True
+                self.relay.handle_timeout(now=self.now)
             self.down.server_events.clear()
             self.up.events.clear()
 
@@ -235,6 +282,17 @@ class Bench:
             for each in machines:
                 each.handle_timeout(now=self.now)
             self.run()
+
+    def restart_upstream(self) -> None:
+        """Kill the upstream server and start it again; the relay goes on with its client."""
+        assert self.relay
+        self.up.restart()
+        for event in self.up.events:
+            self.relay.receive_client_event(event, now=self.now)
+        self.up.events.clear()
+        self.up.server_events.clear()
+        self.relay.replace_upstream(self.up.client)
+        self.run()
 
     def call(self, method: str = "tools/call", params: Any = None, **settings: Any) -> int:
         """The client calls; return its handle."""

@@ -11,12 +11,14 @@ from sansmcp.events import (
     CallCancelled,
     CallCompleted,
     CallFailed,
+    CallReceived,
     ProgressReceived,
     ServerNotified,
     ServerRequestReceived,
 )
+from sansmcp.meta_keys import LOG_LEVEL, UPDATED
 
-from .bench import ENDS, Bench
+from .bench import ENDS, HTTP, STDIO, Bench
 
 
 def label(end: tuple[str, str]) -> str:
@@ -137,3 +139,110 @@ def test_a_changed_list(down: End, up: End) -> None:
     told = bench.take(bench.down.events, ServerNotified).notification
     assert told.method == "notifications/tools/list_changed"
     assert not bench.lost
+
+
+@every_pair
+def test_a_subscription_to_a_resource(down: End, up: End) -> None:
+    bench = Bench(down, up)
+    if down[0] == "2026-07-28":
+        bench.call("subscriptions/listen", {"notifications": {"resourceSubscriptions": ["a:b"]}})
+    else:
+        bench.call("resources/subscribe", {"uri": "a:b"})
+    for each in bench.take_all(bench.up.server_events, CallReceived):
+        bench.respond(each.call, {})
+    bench.down.events.clear()
+    for uri in ("a:b", "a:other"):
+        bench.up.server.publish(UPDATED, {"uri": uri}, now=bench.now)
+        bench.run()
+    told = bench.take(bench.down.events, ServerNotified).notification
+    assert (told.params or {})["uri"] == "a:b"
+    assert not bench.lost
+
+
+@every_pair
+def test_a_level_of_log_messages(down: End, up: End) -> None:
+    """Clients of 2026-07-28 ask with each call, the others once; and so do servers expect it."""
+    bench = Bench(down, up)
+    if down[0] == "2026-07-28":
+        bench.call(meta={LOG_LEVEL: "warning"})
+    else:
+        bench.call("logging/setLevel", {"level": "warning"})
+        for each in bench.take_all(bench.up.server_events, CallReceived):
+            bench.respond(each.call, {})
+        bench.outcome()
+        bench.call()
+    received = [each.call for each in bench.take_all(bench.up.server_events, CallReceived)]
+    params = received[-1].request.params or {}
+    if up[0] == "2026-07-28":
+        assert params["_meta"][LOG_LEVEL] == "warning"
+    for level in ("debug", "error"):
+        logged = {"level": level, "data": level}
+        received[-1].notify("notifications/message", logged, now=bench.now)
+        bench.run()
+    told = bench.take_all(bench.down.events, ServerNotified)
+    assert "error" in [(each.notification.params or {})["level"] for each in told]
+    assert not bench.lost
+
+
+GOES_ON = {
+    (version, HTTP): True for version in ("2024-11-05", "2025-03-26", "2025-06-18", "2025-11-25")
+}
+"""The ends whose calls survive a broken connection; the others fail, and are told so."""
+
+
+@every_pair
+@pytest.mark.parametrize("leg", ["down", "up"])
+def test_a_connection_that_breaks(down: End, up: End, leg: str) -> None:
+    """The outcome depends on the leg that breaks, and not on what the other one could do."""
+    end = down if leg == "down" else up
+    if end[1] == STDIO:
+        return
+    bench = Bench(down, up)
+    handle = bench.call()
+    call = bench.arrived()
+    call.progress(1, now=bench.now)
+    bench.run()
+    (bench.down if leg == "down" else bench.up).cut()
+    bench.wait(5)
+    assert call.is_running == (end in GOES_ON)
+    if call.is_running:
+        bench.respond(call, {"content": []})
+        bench.wait(5)
+    outcome = bench.outcome()
+    assert outcome.call == handle
+    if end in GOES_ON:
+        assert isinstance(outcome, CallCompleted)
+    else:
+        assert isinstance(outcome, CallFailed)
+        assert "its response is lost and the outcome is unknown" in str(outcome.error)
+    answered(bench)
+    assert not bench.lost
+
+
+@every_pair
+def test_an_upstream_server_that_is_killed_and_started_again(down: End, up: End) -> None:
+    """Its running call fails; the client notices nothing else, and hears of its changes again."""
+    bench = Bench(down, up)
+    if down[0] == "2026-07-28":
+        wanted = {"notifications": {"toolsListChanged": True}}
+        bench.call("subscriptions/listen", wanted)
+    bench.call()
+    bench.arrived()
+    bench.down.events.clear()
+    bench.restart_upstream()
+    bench.wait(5)
+    assert isinstance(bench.outcome(), CallFailed)
+    answered(bench)
+    assert not bench.down.events
+    bench.up.server.publish("notifications/tools/list_changed", now=bench.now)
+    bench.run()
+    told = bench.take(bench.down.events, ServerNotified).notification
+    assert told.method == "notifications/tools/list_changed"
+    assert not bench.lost
+
+
+def answered(bench: Bench) -> None:
+    """The next call gets its result."""
+    bench.call()
+    bench.respond(bench.arrived(), {"content": []})
+    assert isinstance(bench.outcome(), CallCompleted)

@@ -13,12 +13,15 @@ from sansmcp.events import (
     CallFailed,
     CallReceived,
     ClientNotified,
+    ClientResponseReceived,
     Closed,
     Connected,
+    ListenersChanged,
     ProgressReceived,
     ServerNotified,
     ServerRequestCancelled,
     ServerRequestReceived,
+    TaskUpdated,
 )
 from sansmcp.input_required import HandlerInput
 from sansmcp.messages import Notification, Request
@@ -60,7 +63,7 @@ def begun(bench: Bench, **settings: Any) -> ServerCall:
 # The app
 
 
-def test_the_app_is_that_of_the_upstream_server_without_its_tasks() -> None:
+def test_the_app_is_that_of_the_upstream_server_with_tasks_of_its_own() -> None:
     extensions = {EXTENSION: {}, "com.example/x": {"a": 1}}
     connected = Connected(
         transport=HTTP,
@@ -76,6 +79,20 @@ def test_the_app_is_that_of_the_upstream_server_without_its_tasks() -> None:
     assert handler is not None
     with pytest.raises(LocalProtocolError, match="Relay"):
         handler(None)
+
+
+# Calls
+
+
+def test_the_number_of_running_calls() -> None:
+    bench = Bench(OLD, OLD)
+    assert bench.relay
+    calls = [begun(bench), begun(bench)]
+    assert bench.relay.running == 2
+    for call in calls:
+        call.respond({"content": []}, now=bench.now)
+    bench.run()
+    assert bench.relay.running == 0
 
 
 # Progress
@@ -116,17 +133,21 @@ def test_a_question_that_the_upstream_withdraws(down: tuple[str, str], up: tuple
     assert not bench.up.server_events
 
 
-def test_several_questions_reach_a_modern_client_one_after_the_other() -> None:
+def message_of(asked: Request) -> Any:
+    return (asked.params or {})["message"]
+
+
+def test_the_questions_of_one_round_reach_a_modern_client_together() -> None:
     bench = Bench(NEW_HTTP, OLD_HTTP)
     call = begun(bench)
     requests = {name: InputRequest(ASK, {**FORM, "message": name}) for name in "ab"}
     bench.respond(call, InputRequired(requests, 1))
-    for name in "ab":
-        asked = question(bench)
-        assert asked.params is not None
-        assert asked.params["message"] == name
-        bench.client.respond(asked.id, {"action": "accept", "content": {"n": name}}, now=bench.now)
-        bench.run()
+    asked = [each.request for each in bench.take_all(bench.down.events, ServerRequestReceived)]
+    assert sorted(map(message_of, asked)) == ["a", "b"]
+    for each in asked:
+        accepted = {"action": "accept", "content": {"n": message_of(each)}}
+        bench.client.respond(each.id, accepted, now=bench.now)
+    bench.run()
     again = bench.arrived()
     assert [again.handler_input.input_responses[name]["content"]["n"] for name in "ab"] == [
         "a",
@@ -134,6 +155,45 @@ def test_several_questions_reach_a_modern_client_one_after_the_other() -> None:
     ]
     bench.respond(again, {})
     assert isinstance(bench.outcome(), CallCompleted)
+
+
+@pytest.mark.parametrize("is_withdrawn", [True, False])
+def test_a_question_that_comes_while_a_modern_client_gives_its_input(is_withdrawn: bool) -> None:
+    """It is the next round, unless it is withdrawn before."""
+    bench = Bench(NEW_HTTP, OLD_HTTP)
+    call = begun(bench)
+    ask(bench, call, **FORM)
+    asked = question(bench)
+    id = ask(bench, call, **{**FORM, "message": "and then?"})
+    assert not bench.take_all(bench.down.events, ServerRequestReceived)
+    if is_withdrawn:
+        call.withdraw(id, "not needed", now=bench.now)
+    bench.client.respond(asked.id, {"action": "decline"}, now=bench.now)
+    bench.run()
+    if not is_withdrawn:
+        asked = question(bench)
+        assert message_of(asked) == "and then?"
+        bench.client.respond(asked.id, {"action": "decline"}, now=bench.now)
+        bench.run()
+    bench.respond(call, {"a": 1})
+    assert isinstance(bench.outcome(), CallCompleted)
+
+
+@pytest.mark.parametrize("others", [0, 1])
+def test_a_question_that_is_withdrawn_at_once(others: int) -> None:
+    bench = Bench(NEW_HTTP, OLD_HTTP)
+    call = begun(bench)
+    ids = [call.ask(ASK, FORM, timeout=30, now=bench.now) for _ in range(others + 1)]
+    call.withdraw(ids[0], "not needed", now=bench.now)
+    bench.run()
+    for each in bench.take_all(bench.down.events, ServerRequestReceived):
+        bench.client.respond(each.request.id, {"action": "decline"}, now=bench.now)
+    assert len(bench.take_all(bench.up.server_events, ClientResponseReceived)) == 0
+    bench.run()
+    assert len(bench.take_all(bench.up.server_events, ClientResponseReceived)) == others
+    bench.respond(call, {})
+    assert isinstance(bench.outcome(), CallCompleted)
+    assert not bench.down.events
 
 
 def test_the_result_waits_for_a_modern_client_that_gives_its_input() -> None:
@@ -193,9 +253,17 @@ def test_a_client_that_comes_back_too_late() -> None:
     assert error_of(bench).code == -32602
 
 
-@pytest.mark.parametrize("down", [OLD_HTTP, NEW_HTTP], ids=str)
-def test_a_client_that_cannot_be_asked(down: tuple[str, str]) -> None:
-    bench = Bench(down, OLD_HTTP, asked_of={"roots": {}})
+@pytest.mark.parametrize(
+    ("down", "asked_of"),
+    [
+        (OLD_HTTP, {"roots": {}}),
+        (NEW_HTTP, {"roots": {}}),
+        (NEW_HTTP, {"elicitation": {"url": {}}}),
+    ],
+    ids=str,
+)
+def test_a_client_that_cannot_be_asked(down: tuple[str, str], asked_of: Any) -> None:
+    bench = Bench(down, OLD_HTTP, asked_of=asked_of)
     call = begun(bench)
     ask(bench, call)
     (lost,) = bench.lost
@@ -297,9 +365,89 @@ def test_nothing_can_be_asked_of_an_upstream_that_is_closed() -> None:
 def test_an_upstream_that_ends_ends_its_calls() -> None:
     bench = Bench(OLD, OLD)
     begun(bench)
-    bench.up.client.close(now=bench.now)
+    bench.up.client.close("the gateway restarts", now=bench.now)
     bench.run()
-    assert "gave no result" in error_of(bench).message
+    message = error_of(bench).message
+    assert "gave no result" in message
+    assert "was cancelled: the gateway restarts" in message
+
+
+# Tasks
+
+
+def task_of(bench: Bench) -> tuple[int, ServerCall]:
+    """Make a call that becomes a task of the upstream server; return its handle and the call."""
+    handle = bench.call(wants_progress=False)
+    call = bench.arrived()
+    assert call.become_task(now=bench.now)
+    bench.run()
+    assert call.is_task
+    return handle, call
+
+
+@pytest.mark.parametrize("down", [OLD, OLD_HTTP, NEW, NEW_HTTP], ids=str)
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_a_task_of_the_upstream_server(down: tuple[str, str], is_cancelled: bool) -> None:
+    """A client that can follow tasks gets one of the relay's server, the others a plain call."""
+    bench = Bench(down, NEW_HTTP, tasks=True)
+    handle, call = task_of(bench)
+    told = bench.take_all(bench.down.events, TaskUpdated)
+    assert len(told) == (down in (NEW, NEW_HTTP))
+    bench.wait(20)
+    assert call.is_running
+    if is_cancelled:
+        bench.client.cancel(handle, now=bench.now)
+        bench.wait(5)
+        assert not call.is_running
+        return
+    bench.respond(call, {"a": 1})
+    bench.wait(10)
+    end = bench.outcome()
+    assert isinstance(end, CallCompleted)
+    assert end.result["a"] == 1
+
+
+def test_a_task_survives_its_connection_and_asks_for_input() -> None:
+    bench = Bench(NEW_HTTP, NEW_HTTP, tasks=True)
+    _, call = task_of(bench)
+    bench.down.cut()
+    bench.wait(5)
+    bench.respond(call, InputRequired({"who": InputRequest(ASK, FORM)}, "s"))
+    bench.wait(10)
+    accepted: dict[str, Any] = {"action": "accept", "content": {}}
+    bench.client.respond(question(bench).id, accepted, now=bench.now)
+    bench.wait(10)
+    again = bench.arrived()
+    assert dict(again.handler_input.input_responses) == {"who": accepted}
+    bench.respond(again, {"a": 1})
+    bench.wait(10)
+    end = bench.outcome()
+    assert isinstance(end, CallCompleted)
+    assert end.result["a"] == 1
+    assert not bench.lost
+
+
+def test_the_task_of_a_call_that_no_client_made() -> None:
+    bench = Bench(NEW_HTTP, NEW_HTTP)
+    assert bench.relay is not None
+    other = TaskUpdated(call=99, task_id="t", status="working", message=None)
+    assert bench.relay.receive_client_event(other, now=0.0) is None
+
+
+def test_the_tasks_of_2025_11_25_are_calls_like_others() -> None:
+    """Their requests and results are relayed between clients and servers that both have them."""
+    bench = Bench(OLD_HTTP, OLD, offered={"tasks": {"list": {}}})
+    task = {"task": {"taskId": "t", "status": "working"}}
+    bench.call("tools/call", {"name": "x", "task": {"ttl": 1}})
+    call = bench.arrived()
+    assert (call.request.params or {})["task"] == {"ttl": 1}
+    bench.respond(call, task)
+    end = bench.outcome()
+    assert isinstance(end, CallCompleted)
+    assert end.result == task
+    bench.call("tasks/result", {"taskId": "t"})
+    bench.respond(bench.arrived(), {"content": []})
+    assert isinstance(bench.outcome(), CallCompleted)
 
 
 def test_the_level_of_an_old_client_comes_with_each_call_to_a_new_server() -> None:
@@ -336,6 +484,75 @@ def test_subscriptions_of_an_old_client_at_a_new_server() -> None:
         bench.call("resources/unsubscribe", {"uri": "a:b"})
         assert isinstance(bench.outcome(), CallCompleted)
     assert not bench.lost
+
+
+def uris_of(bench: Bench, method: str) -> list[str]:
+    """Return the resources that calls at the upstream server name."""
+    calls = [e.call for e in bench.take_all(bench.up.server_events, CallReceived)]
+    return [str((c.request.params or {}).get("uri")) for c in calls if c.request.method == method]
+
+
+def test_a_new_client_that_listens_is_subscribed_at_an_old_server() -> None:
+    bench = Bench(NEW_HTTP, OLD)
+    filters = (["a:b", "a:c"], ["a:b"])
+    handles = [bench.call("subscriptions/listen", listen_to(uris)) for uris in filters]
+    assert uris_of(bench, "resources/subscribe") == ["a:b", "a:c"]
+    bench.client.cancel(handles[0], now=bench.now)
+    bench.run()
+    assert uris_of(bench, "resources/unsubscribe") == ["a:c"]
+
+
+def test_a_new_client_that_listens_to_several_resources_has_one_listener_at_a_new_server() -> None:
+    bench = Bench(NEW_HTTP, NEW_HTTP)
+    listener = bench.call("subscriptions/listen", listen_to(["a:b", "a:c"]))
+    assert bench.up.server.listened_resources == {"a:b", "a:c"}
+    bench.client.cancel(listener, now=bench.now)
+    bench.run()
+    assert not bench.up.server.listened_resources
+
+
+def test_the_listeners_of_a_relay_of_one_session_are_not_those_of_other_clients() -> None:
+    bench = Bench(OLD_HTTP, NEW_HTTP)
+    relay = Relay(bench.down.server, bench.up.client, session=bench.down.server.sessions[0])
+    assert relay.receive_server_event(ListenersChanged(), now=0.0) is None
+
+
+def listen_to(uris: list[str]) -> dict[str, Any]:
+    return {"notifications": {"resourceSubscriptions": uris}}
+
+
+def test_a_listener_that_the_server_ends_is_replaced() -> None:
+    bench = Bench(NEW_HTTP, NEW_HTTP)
+    bench.call("subscriptions/listen", listen_to(["a:b"]))
+    bench.up.server.enter_lame_duck(now=bench.now)
+    bench.run()
+    assert bench.up.server.listened_resources == {"a:b"}
+    assert bench.relay is not None
+    failed = CallFailed(2, JsonRpcError(-1, "no"))
+    for event in (CallCompleted(1, {}), failed):
+        bench.relay.receive_client_event(event, now=bench.now)
+    bench.wait(6)
+    bench.up.server.publish("notifications/tools/list_changed", now=bench.now)
+    bench.run()
+
+
+def test_subscriptions_that_have_to_wait_for_running_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = Bench(NEW_HTTP, OLD)
+
+    def refuse(*arguments: Any, **settings: Any) -> int:
+        raise LocalProtocolError("too many")
+
+    with monkeypatch.context() as full:
+        full.setattr(bench.up.client, "call", refuse)
+        listener = bench.call("subscriptions/listen", listen_to(["a:b"]))
+    assert not uris_of(bench, "resources/subscribe")
+    bench.wait(6)
+    assert uris_of(bench, "resources/subscribe") == ["a:b"]
+    with monkeypatch.context() as full:
+        full.setattr(bench.up.client, "call", refuse)
+        bench.client.cancel(listener, now=bench.now)
+        bench.run()
+    assert not uris_of(bench, "resources/unsubscribe")
 
 
 def test_a_session_that_ends_is_subscribed_to_nothing() -> None:
@@ -383,12 +600,23 @@ def test_a_result_that_a_revision_does_not_have() -> None:
     assert "cannot be sent" in error_of(bench).message
 
 
-def test_an_old_client_gets_no_result_type() -> None:
+@pytest.mark.parametrize("meta", [None, {"com.example/x": 1}])
+def test_an_old_client_gets_nothing_that_only_2026_07_28_has(meta: Any) -> None:
     bench = Bench(OLD, NEW)
-    bench.respond(begun(bench), {"a": 1})
+    result = {"a": 1} if meta is None else {"a": 1, "_meta": meta}
+    bench.respond(begun(bench), result)
     end = bench.outcome()
     assert isinstance(end, CallCompleted)
-    assert "resultType" not in end.result
+    assert end.result == result
+
+
+def test_an_old_client_gets_a_result_without_a_server_as_it_is() -> None:
+    bench = Bench(OLD, NEW)
+    begun(bench)
+    upstream_result(bench, {"resultType": "complete", "_meta": {"a": 1}}, handle=2)
+    end = bench.outcome()
+    assert isinstance(end, CallCompleted)
+    assert end.result == {"_meta": {"a": 1}}
 
 
 def test_a_client_that_comes_back_without_its_input_is_asked_again() -> None:
@@ -464,10 +692,10 @@ def test_a_kind_of_result_that_no_one_has_declared() -> None:
     assert "'com.example/half'" in str(end.error)
 
 
-def upstream_result(bench: Bench, result: Any) -> None:
+def upstream_result(bench: Bench, result: Any, handle: int = 1) -> None:
     """Let the upstream client report a result that servers of this library do not send."""
     assert bench.relay is not None
-    bench.relay.receive_client_event(CallCompleted(1, result), now=bench.now)
+    bench.relay.receive_client_event(CallCompleted(handle, result), now=bench.now)
     bench.run()
 
 
@@ -573,7 +801,6 @@ def test_another_client_takes_the_place_of_one_that_is_closed() -> None:
     bench.up.client.close(now=0.0)
     bench.run()
     bench.up = Leg(OLD, bench.up.server.app, EVERYTHING)
-    bench.up.client.start(now=0.0)
     while bench.up.drive():
         pass
     bench.relay.replace_upstream(bench.up.client)
@@ -607,7 +834,7 @@ def test_a_subscription_ends_with_its_upstream() -> None:
 
 @pytest.mark.parametrize("is_progress", [True, False])
 def test_a_client_that_is_behind(is_progress: bool) -> None:
-    bench = Bench(OLD_HTTP, OLD)
+    bench = Bench(OLD, OLD_HTTP)
     call = begun(bench)
     relay = bench.relay
     assert relay is not None

@@ -147,7 +147,7 @@ def test_a_function_in_a_thread_may_add_a_tool(script: list[str]) -> None:
     assert heard == ["notifications/tools/list_changed"]
 
 
-DEFAULT = {"stdio": False, "http": ("127.0.0.1", 8000)}
+DEFAULT = {"http": ("127.0.0.1", 8000)}
 
 
 @pytest.mark.parametrize(
@@ -155,12 +155,14 @@ DEFAULT = {"stdio": False, "http": ("127.0.0.1", 8000)}
     [
         ([], "", True, {"stdio": True}),
         ([], "", False, DEFAULT),
-        ([], "127.0.0.1:9000", True, {"stdio": False, "http": ("127.0.0.1", 9000)}),
+        ([], "127.0.0.1:9000", True, {"http": ("127.0.0.1", 9000)}),
         (["--stdio"], "127.0.0.1:9000", False, {"stdio": True}),
         (["--http"], "127.0.0.1:9000", True, DEFAULT),
-        (["--http", ":80"], "", True, {"stdio": False, "http": ("127.0.0.1", 80)}),
-        (["--http", "[::1]:0"], "", True, {"stdio": False, "http": ("::1", 0)}),
+        (["--http", ":80"], "", True, {"http": ("127.0.0.1", 80)}),
+        (["--http", "[::1]:0"], "", True, {"http": ("::1", 0)}),
         (["--stdio", "--http"], "", False, {"stdio": True, "http": ("127.0.0.1", 8000)}),
+        (["--unix", "a.sock"], "127.0.0.1:9000", True, {"unix": "a.sock"}),
+        (["--unix", "a.sock", "--http"], "", True, {"unix": "a.sock", **DEFAULT}),
     ],
 )
 def test_what_is_chosen(

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from sansmcp import App, LocalProtocolError, Request
+from sansmcp import App, LocalProtocolError, Notification, Peer, Request
 from sansmcp.app import is_async
 
 requirement = pytest.mark.requirement
@@ -214,3 +214,20 @@ class Talk(list[str]):
 def test_what_makes_no_context_is_refused() -> None:
     with pytest.raises(LocalProtocolError, match="around\\(\\) needs a function, got 1"):
         App("a").around(cast(Any, 1))
+
+
+def test_handlers_of_notifications() -> None:
+    app = App("a")
+
+    def handler(peer: Peer, notification: Notification) -> None: ...
+
+    async def unfit(peer: Peer, notification: Notification) -> None: ...
+
+    assert app.notification_handler_of("x") is None
+    app.on_notification("x")(handler)
+    assert app.notification_handler_of("x") is handler
+    with pytest.raises(LocalProtocolError, match="already has a handler"):
+        app.on_notification("x")
+    for wrong in (unfit, 1):
+        with pytest.raises(LocalProtocolError, match="must be a plain function"):
+            app.on_notification()(cast("Any", wrong))

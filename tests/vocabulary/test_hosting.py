@@ -16,6 +16,8 @@ from sansmcp import (
     JsonRpcError,
     LocalProtocolError,
     MemoryStore,
+    Notification,
+    Peer,
     PendingResult,
     RateLimit,
     Refusal,
@@ -226,6 +228,27 @@ def test_all_else_is_observed_and_publishing_is_passed_on(harness: DriverHarness
     assert type(harness.host.seen[0]) is SessionOpened
     harness.host.publish("notifications/tools/list_changed")
     assert methods(listener) == ["notifications/tools/list_changed"]
+
+
+def test_notifications_reach_their_handlers(harness: DriverHarness) -> None:
+    session = harness.open_session()
+    seen: list[tuple[str, Any]] = []
+    app = harness.server.app
+
+    @app.on_notification("com.example/told")
+    def told(peer: Peer, notification: Notification) -> None:
+        seen.append(("told", notification.params))
+        assert peer in harness.server.sessions
+
+    @app.on_notification()
+    def other(peer: Peer, notification: Notification) -> None:
+        seen.append((notification.method, None))
+        raise Broken
+
+    for method in ("com.example/told", "notifications/roots/list_changed"):
+        harness.post(notification(method, a=1), session)
+    assert seen == [("told", {"a": 1}), ("notifications/roots/list_changed", None)]
+    assert [type(bug) for bug in harness.host.bugs] == [Broken]
 
 
 class Broken(Exception):

@@ -63,12 +63,8 @@ class ModernRequestContext:
     """The parameters of the request; empty if it has none."""
     meta: Mapping[str, Any]
     """The member ``_meta`` of the parameters."""
-
-    @property
-    def revision(self) -> Revision | None:
-        """The revision that the request names; None if it is not served."""
-        version = self.meta[VERSION]
-        return REVISIONS[version] if version in self.core.modern_versions else None
+    revision: Revision | None
+    """The revision that the request names; None if it is not served."""
 
 
 def validate_meta(context: ModernRequestContext) -> None:
@@ -114,7 +110,7 @@ def validate_mirrored_headers(context: ModernRequestContext) -> None:
 
 def validate_version(context: ModernRequestContext) -> None:
     """Refuse a version that is not served. Source: 2026-07-28 basic/versioning."""
-    if context.meta[VERSION] not in context.core.modern_versions:
+    if context.revision is None:
         raise refusals.unsupported_version(
             context.meta[VERSION], context.core.versions, context.request.id
         )
@@ -126,7 +122,7 @@ def validate_method(context: ModernRequestContext) -> None:
     if method == LISTEN:
         assert context.revision is not None
         known = context.revision.listen
-    elif context.core.serves_tasks and method.startswith("tasks/"):
+    elif method.startswith("tasks/") and context.core.serves_tasks:
         known = method in tasks.METHODS
     else:
         known = method == DISCOVER or context.core.app.handler_of(method) is not None
@@ -180,7 +176,11 @@ class ModernServer:
         Raises RemoteProtocolError for a refusal.
         """
         meta = meta_of(request)
-        context = ModernRequestContext(self._core, request, received, request.params or {}, meta)
+        version = meta.get(VERSION)
+        revision = REVISIONS[version] if version in self._core.modern_versions else None
+        context = ModernRequestContext(
+            self._core, request, received, request.params or {}, meta, revision
+        )
         for validate in VALIDATORS:
             validate(context)
         if self._core.draining:

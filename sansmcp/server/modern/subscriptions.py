@@ -18,6 +18,7 @@ import attrs
 
 from ...codecs import json, jsonrpc
 from ...errors import RemoteProtocolError
+from ...events import ListenersChanged
 from ...messages import Notification, Params, Request, RequestId, Response
 from ...meta_keys import ACKNOWLEDGED, SUBSCRIPTION_ID, UPDATED
 from ...tasks import TASK_IDS
@@ -153,8 +154,19 @@ class Subscriptions:
         subscription = self._open[stream] = Subscription(request.id, honoured, stream)
         for topic in subscription.topics:
             self._by_topic.setdefault(topic, {})[stream] = subscription
+        self._report(subscription)
         subscription.notify(ACKNOWLEDGED, {"notifications": honoured})
         return subscription
+
+    def _report(self, subscription: Subscription) -> None:
+        """Report that a subscription was opened or has ended, if it is one to resources."""
+        if subscription.wanted.get(_URIS):
+            self._core.events.append(ListenersChanged())
+
+    @property
+    def resources(self) -> frozenset[str]:
+        """The URIs of the resources to which clients are subscribed."""
+        return frozenset(uri for each in self._open.values() for uri in each.wanted.get(_URIS, ()))
 
     def publish(self, method: str, params: Params) -> None:
         """Notify the subscribers of a topic, and end the subscriptions that are too far behind.
@@ -174,13 +186,16 @@ class Subscriptions:
     def remove(self, stream: ListenerStream) -> None:
         """Forget a subscription that has ended."""
         subscription = self._open.pop(stream, None)
-        for topic in subscription.topics if subscription is not None else ():
+        if subscription is None:
+            return
+        for topic in subscription.topics:
             listening = self._by_topic[topic]
             del listening[stream]
             if not listening:
                 del self._by_topic[topic]
-        for watch in subscription.watches if subscription is not None else ():
+        for watch in subscription.watches:
             watch.stop()
+        self._report(subscription)
 
     def end(self, stream: ListenerStream) -> None:
         """End an open subscription with its result."""

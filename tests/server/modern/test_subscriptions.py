@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from sansmcp import App, Limits, LocalProtocolError
+from sansmcp.events import ListenersChanged
 from sansmcp.meta_keys import LISTEN
 
 from ..harness import STREAM, RawExchange, expect, methods
@@ -78,7 +79,7 @@ def test_the_stream_begins_with_what_will_be_told(harness: ModernServerHarness, 
     harness.wait(1000)
     assert not talk.ended
     assert talk.body.endswith(b":\n\n")
-    assert harness.events == []
+    assert harness.events == [ListenersChanged()]
     assert not harness.server.is_busy
 
 
@@ -239,7 +240,21 @@ def test_a_client_ends_it_by_going_away(harness: ModernServerHarness) -> None:
     harness.run_action(harness.server.shut_down)
     talk.pull()
     assert (talk.body, talk.ended) == (body, False)
+    assert harness.events == [ListenersChanged()] * 2
+
+
+def test_the_application_is_told_which_resources_clients_listen_for(
+    harness: ModernServerHarness,
+) -> None:
+    lists = listen(harness, toolsListChanged=True)
     assert harness.events == []
+    talk = listen(harness, "2", **EVERYTHING)
+    assert harness.events == [ListenersChanged()]
+    assert harness.server.listened_resources == {"test://a"}
+    talk.lose_connection()
+    lists.lose_connection()
+    assert harness.events == [ListenersChanged()] * 2
+    assert harness.server.listened_resources == frozenset()
 
 
 @requirement("SUBS-S-010", "SUBS-S-011", "SUBS-S-012", "CANCEL-S-002", "JSONRPC-S-002")

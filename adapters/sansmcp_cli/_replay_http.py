@@ -1,0 +1,466 @@
+"""Replay the HTTP exchanges of a recording: as the client of a server, or as a server.
+
+What happened after something in the recording happens after it again: a request is sent when the
+responses that had ended before it have ended, and a piece of a response when the requests that had
+been sent before it have come. So a replay needs no clock, and works at any speed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import ssl
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+
+import attrs
+import h11
+
+import sansmcp
+
+from ._compare import (
+    Compared,
+    Message,
+    Translation,
+    events_in,
+    messages_in,
+    parse_messages,
+    progress_token,
+)
+from ._recording import REDACTED, RecordedExchange, Recording
+
+_PATIENCE = 10.0
+"""Seconds in which what had come in the recording must come again."""
+_READ = 65536
+_CONNECTION_HEADERS = ("connection", "content-length", "host", "transfer-encoding")
+_SESSION = "mcp-session-id"
+_MOST_BYTES = 1 << 26
+
+
+@attrs.define(eq=False)
+class _Sending:
+    """An exchange that is sent again."""
+
+    recorded: RecordedExchange
+    answered: asyncio.Event = attrs.field(factory=asyncio.Event)
+    done: asyncio.Event = attrs.field(factory=asyncio.Event)
+    status: int | None = None
+    kind: str = ""
+    body: bytes = b""
+    notes: list[str] = attrs.field(factory=list[str])
+
+    @property
+    def messages(self) -> list[Message]:
+        """The messages of the response."""
+        return messages_in(self.body, self.kind)
+
+
+async def send_http(
+    recording: Recording,
+    url: sansmcp.Url,
+    headers: Sequence[tuple[str, str]],
+    keep_times: bool,
+) -> list[Compared]:
+    """Send the requests of a recording to a server.
+
+    Args:
+        recording: the recording.
+        url: the endpoint.
+        headers: headers that replace those of the recording, such as credentials.
+        keep_times: True to begin each request at its time in the recording.
+
+    Returns:
+        For each exchange a label, the recorded messages, those of today, and other differences.
+    """
+    exchanges = [_Sending(each) for each in recording.exchanges()]
+    first = min((step.t for step in recording.steps), default=0.0)
+    client = _Client(url, headers, exchanges)
+    tasks: list[asyncio.Task[None]] = []
+    start = asyncio.get_running_loop().time()
+    try:
+        for sending in exchanges:
+            await client.wait_for_earlier(sending.recorded.began)
+            if keep_times:
+                due = start + recording.steps[sending.recorded.began].t - first
+                await asyncio.sleep(max(due - asyncio.get_running_loop().time(), 0))
+            tasks.append(asyncio.ensure_future(client.send(sending)))
+        await asyncio.gather(*tasks)
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    return [
+        (_label(each.recorded), _recorded_messages(each.recorded), each.messages, each.notes)
+        for each in exchanges
+    ]
+
+
+def _label(exchange: RecordedExchange) -> str:
+    methods = [str(each.get("method", "response")) for each in parse_messages(exchange.body)]
+    return f"#{exchange.number} {' '.join([exchange.method, *methods])}"
+
+
+def _recorded_messages(exchange: RecordedExchange) -> list[Message]:
+    return messages_in(exchange.response, exchange.header("content-type"))
+
+
+@attrs.define
+class _Client:
+    _url: sansmcp.Url
+    _headers: Sequence[tuple[str, str]]
+    _exchanges: list[_Sending]
+    _session: str | None = attrs.field(default=None, init=False)
+    _translation: Translation = attrs.field(factory=Translation, init=False)
+
+    async def wait_for_earlier(self, place: int) -> None:
+        """Wait for what had come before a line of the recording."""
+        for each in self._exchanges:
+            recorded = each.recorded
+            had_ended = recorded.ended is not None and recorded.ended < place
+            with suppress(asyncio.TimeoutError):
+                if had_ended and recorded.ending != "abort":
+                    await asyncio.wait_for(each.done.wait(), 2 * _PATIENCE)
+                elif recorded.answered is not None and recorded.answered < place:
+                    await asyncio.wait_for(each.answered.wait(), _PATIENCE)
+                    pieces = sum(1 for line, *_ in recorded.pieces if line < place)
+                    await asyncio.wait_for(self._has_read(each, pieces), _PATIENCE)
+
+    async def _has_read(self, sending: _Sending, pieces: int) -> None:
+        """Wait until an exchange has brought the messages that it had brought by a piece."""
+        before = b"".join(data for *_, data in sending.recorded.pieces[:pieces])
+        count = len(messages_in(before, sending.recorded.header("content-type")))
+        while len(sending.messages) < count and not sending.done.is_set():
+            await asyncio.sleep(0.01)
+        self._learn(sending)
+
+    async def send(self, sending: _Sending) -> None:
+        """Send a request, and read its response."""
+        recorded = sending.recorded
+        try:
+            await self._exchange(sending)
+        except (OSError, h11.RemoteProtocolError, asyncio.TimeoutError) as error:
+            reason = str(error) or "nothing came for a while"
+            sending.notes.append(f"no complete response: {reason}")
+        self._learn(sending)
+        if sending.status != recorded.status and recorded.status is not None:
+            sending.notes.append(f"status is {sending.status}, was {recorded.status}")
+        sending.answered.set()
+        sending.done.set()
+
+    async def _exchange(self, sending: _Sending) -> None:
+        recorded, url = sending.recorded, self._url
+        secure = ssl.create_default_context() if url.scheme == "https" else None
+        opening = asyncio.open_connection(url.host, url.port, ssl=secure)
+        reader, writer = await asyncio.wait_for(opening, _PATIENCE)
+        try:
+            connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=1 << 20)
+            body = _translated(recorded.body, self._translation)
+            request = h11.Request(
+                method=recorded.method,
+                target=self._target(recorded),
+                headers=self._head(sending, body),
+            )
+            for event in (request, h11.Data(data=body), h11.EndOfMessage()):
+                if not isinstance(event, h11.Data) or body:
+                    writer.write(connection.send(event) or b"")
+            await writer.drain()
+            await self._read(sending, connection, reader)
+        finally:
+            writer.close()
+            with suppress(OSError):
+                await writer.wait_closed()
+
+    async def _read(
+        self, sending: _Sending, connection: h11.Connection, reader: asyncio.StreamReader
+    ) -> None:
+        recorded = sending.recorded
+        wanted = len(_recorded_messages(recorded))
+        while True:
+            event = connection.next_event()
+            if event is h11.NEED_DATA:
+                data = await asyncio.wait_for(reader.read(_READ), _PATIENCE)
+                connection.receive_data(data)
+            elif isinstance(event, h11.Response):
+                sending.status = event.status_code
+                for name, value in event.headers:
+                    if name == b"content-type":
+                        sending.kind = value.decode("latin-1")
+                    elif name == _SESSION.encode():
+                        self._session = value.decode("latin-1")
+                sending.answered.set()
+            elif isinstance(event, h11.Data):
+                sending.body += event.data
+                if len(sending.body) > _MOST_BYTES:
+                    raise OSError(f"the response has more than {_MOST_BYTES} bytes")
+            elif isinstance(event, h11.EndOfMessage | h11.ConnectionClosed):
+                return
+            # What had not ended in the recording would not end today, either.
+            is_as_long = sending.answered.is_set() and len(sending.messages) >= wanted
+            if recorded.ending != "end" and is_as_long and self._has_events(sending):
+                return
+
+    def _has_events(self, sending: _Sending) -> bool:
+        """True if a stream has as many events as in the recording, those without messages, too."""
+        if "event-stream" not in sending.kind:
+            return True
+        return len(events_in(sending.body)) >= len(events_in(sending.recorded.response))
+
+    def _learn(self, sending: _Sending) -> None:
+        """Learn ids from what has come for an exchange."""
+        recorded = sending.recorded
+        for old, new in zip(_recorded_messages(recorded), sending.messages, strict=False):
+            self._translation.learn(old, new)
+        if "event-stream" in sending.kind:
+            streams = events_in(recorded.response), events_in(sending.body)
+            for was, is_now in zip(*streams, strict=False):
+                if was.id and is_now.id:
+                    self._translation.texts[was.id] = is_now.id
+                if was.event == is_now.event == "endpoint" and was.data and is_now.data:
+                    self._translation.texts[was.data] = is_now.data
+
+    def _target(self, recorded: RecordedExchange) -> str:
+        learned = self._translation.texts.get(recorded.target)
+        return self._url.target if learned is None else self._url.join(learned).target
+
+    def _head(self, sending: _Sending, body: bytes) -> list[tuple[str, str]]:
+        given = {name.lower(): value for name, value in self._headers}
+        headers = [("host", self._url.authority), ("connection", "close")]
+        for name, value in sending.recorded.headers:
+            if name in _CONNECTION_HEADERS or name in given:
+                continue
+            if name == _SESSION and self._session is not None:
+                headers.append((name, self._session))
+            elif name == "last-event-id":
+                headers.append((name, self._translation.texts.get(value, value)))
+            elif value != REDACTED:
+                headers.append((name, value))
+        if body:
+            headers.append(("content-length", str(len(body))))
+        return [*headers, *given.items()]
+
+
+async def serve_http(
+    recording: Recording,
+    listeners: Sequence[socket.socket],
+    say: Callable[[str], None],
+    stopped: asyncio.Event,
+    *,
+    keep_times: bool,
+) -> None:
+    """Serve what the server of a recording sent, until ``stopped`` is set.
+
+    Args:
+        recording: the recording.
+        listeners: the sockets that listen; they are closed at the end.
+        say: is called with the URL, and with a line for each request that the recording lacks.
+        stopped: ends the server.
+        keep_times: True to make the pauses of the recording within responses.
+    """
+    player = _Player(recording, say, keep_times)
+    exchanges = recording.exchanges()
+    path = exchanges[0].target if exchanges else "/"
+    host, port = listeners[0].getsockname()[:2]
+    servers = [await asyncio.start_server(player.serve, sock=each) for each in listeners]
+    try:
+        say(str(sansmcp.Url("http", host, port, path.partition("?")[0])))
+        await stopped.wait()
+    finally:
+        for server in servers:
+            server.close()
+        for task in player.tasks:
+            task.cancel()
+        await asyncio.gather(*player.tasks, return_exceptions=True)
+
+
+@attrs.define
+class _Player:
+    _recording: Recording
+    _say: Callable[[str], None]
+    _keep_times: bool
+    tasks: set[asyncio.Task[None]] = attrs.field(factory=set[asyncio.Task[None]], init=False)
+    _left: list[RecordedExchange] = attrs.field(init=False)
+    _waits: dict[int, asyncio.Event] = attrs.field(factory=dict[int, asyncio.Event], init=False)
+    """By the number of an exchange, whether its request has come."""
+
+    def __attrs_post_init__(self) -> None:
+        self._left = self._recording.exchanges()
+        self._waits = {each.number: asyncio.Event() for each in self._left}
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Serve the requests of one connection."""
+        task = asyncio.current_task()
+        assert task is not None
+        self.tasks.add(task)
+        try:
+            await self._serve(reader, writer)
+        except (OSError, h11.RemoteProtocolError, asyncio.CancelledError):
+            pass
+        finally:
+            self.tasks.discard(task)
+            writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        connection = h11.Connection(h11.SERVER)
+        while True:
+            request, body = await _next_request(connection, reader)
+            if request is None:
+                return
+            messages = parse_messages(body)
+            found = self._take(request.method.decode("latin-1"), messages)
+            if found is None:
+                await self._refuse(request, messages, connection, writer)
+            elif not await self._play(found, messages, connection, writer):
+                return
+            if connection.our_state is h11.MUST_CLOSE:
+                return
+            connection.start_next_cycle()
+
+    def _take(self, method: str, messages: list[Message]) -> RecordedExchange | None:
+        """Remove and return the next exchange of the recording that fits a request."""
+        words = [each.get("method") for each in messages]
+        same = [
+            each
+            for each in self._left
+            if each.method == method
+            and [old.get("method") for old in parse_messages(each.body)] == words
+        ]
+        if not same:
+            return None
+        params = [each.get("params") for each in messages]
+        exact = [
+            each
+            for each in same
+            if [old.get("params") for old in parse_messages(each.body)] == params
+        ]
+        found = (exact or same)[0]
+        self._left.remove(found)
+        self._waits[found.number].set()
+        return found
+
+    async def _refuse(
+        self,
+        request: h11.Request,
+        messages: list[Message],
+        connection: h11.Connection,
+        writer: asyncio.StreamWriter,
+    ) -> None:
+        words = [request.method.decode("latin-1"), *(str(each.get("method")) for each in messages)]
+        self._say(f"not in the recording: {' '.join(words)}")
+        status = 405 if request.method == b"GET" else 404
+        text = b"The recording has no further request of this kind"
+        head = [("content-type", "text/plain"), ("content-length", str(len(text)))]
+        writer.write(connection.send(h11.Response(status_code=status, headers=head)) or b"")
+        writer.write(connection.send(h11.Data(data=text)) or b"")
+        writer.write(connection.send(h11.EndOfMessage()) or b"")
+        await writer.drain()
+
+    async def _play(
+        self,
+        found: RecordedExchange,
+        messages: list[Message],
+        connection: h11.Connection,
+        writer: asyncio.StreamWriter,
+    ) -> bool:
+        """Send a recorded response. Return False if the connection is to be closed."""
+        translation = Translation()
+        recorded = parse_messages(found.body)
+        for old, new in zip(recorded, messages, strict=False):
+            translation.learn(old, new)
+        if found.status is None:
+            return False
+        headers = [
+            (name, value)
+            for name, value in found.response_headers
+            if name not in _CONNECTION_HEADERS
+        ]
+        writer.write(
+            connection.send(h11.Response(status_code=found.status, headers=headers)) or b""
+        )
+        before = self._recording.steps[found.answered or 0].t
+        for place, t, data in self._pieces(found, messages, recorded, translation):
+            await self._wait_for_requests(place)
+            if self._keep_times:
+                await asyncio.sleep(max(t - before, 0))
+            before = t
+            writer.write(connection.send(h11.Data(data=data)) or b"")
+            await writer.drain()
+        if found.ending == "end":
+            await self._wait_for_requests(found.ended or 0)
+            writer.write(connection.send(h11.EndOfMessage()) or b"")
+            await writer.drain()
+            return True
+        await writer.drain()
+        if found.ending == "lost":
+            return False
+        await asyncio.Event().wait()  # until the client leaves, or the server stops
+        return False
+
+    def _pieces(
+        self,
+        found: RecordedExchange,
+        messages: list[Message],
+        recorded: list[Message],
+        translation: Translation,
+    ) -> list[tuple[int, float, bytes]]:
+        """Return the pieces of the body: as they were, unless the client has chosen other ids."""
+        if _chosen(messages) == _chosen(recorded):
+            return found.pieces
+        if "event-stream" not in found.header("content-type"):
+            body = _translated(found.response, translation)
+            place, t = found.pieces[-1][:2] if found.pieces else (0, 0.0)
+            return [(place, t, body)]
+        decoder = sansmcp.SseDecoder(_MOST_BYTES)
+        return [
+            (place, t, b"".join(_event(event, translation) for event in decoder.feed(data)))
+            for place, t, data in found.pieces
+        ]
+
+    async def _wait_for_requests(self, place: int) -> None:
+        """Wait for the messages that had been sent before a line of the recording."""
+        for each in self._recording.exchanges():
+            if each.method == "POST" and each.began < place:
+                with suppress(asyncio.TimeoutError):
+                    await asyncio.wait_for(self._waits[each.number].wait(), _PATIENCE)
+
+
+def _chosen(messages: list[Message]) -> list[str]:
+    """Return what a client has chosen in its messages: ids and progress tokens."""
+    return [json.dumps([each.get("id"), progress_token(each)]) for each in messages]
+
+
+def _event(event: sansmcp.SseEvent, translation: Translation) -> bytes:
+    name = None if event.event == "message" else event.event
+    data = None if event.data is None else _translated(event.data.encode(), translation)
+    return sansmcp.encode_event(data, event=name, id=event.id, retry=event.retry)
+
+
+def _translated(body: bytes, translation: Translation) -> bytes:
+    """Return the message or batch of a body as it must be today; other bytes as they are."""
+    messages = parse_messages(body)
+    translated = [translation.applied(message) for message in messages]
+    if translated == messages:
+        return body
+    document = translated if body.lstrip().startswith(b"[") else translated[0]
+    return json.dumps(document, ensure_ascii=False).encode()
+
+
+async def _next_request(
+    connection: h11.Connection, reader: asyncio.StreamReader
+) -> tuple[h11.Request | None, bytes]:
+    """Read a request and its body; None at the end of the connection."""
+    request, body = None, b""
+    while True:
+        event = connection.next_event()
+        if event is h11.NEED_DATA:
+            connection.receive_data(await reader.read(_READ))
+        elif isinstance(event, h11.Request):
+            request = event
+        elif isinstance(event, h11.Data):
+            body += event.data
+            if len(body) > _MOST_BYTES:
+                raise OSError("the request is too large")
+        elif isinstance(event, h11.EndOfMessage):
+            return request, body
+        else:
+            return None, b""

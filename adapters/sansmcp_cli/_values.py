@@ -1,0 +1,261 @@
+"""Convert words that a person types into the values that a JSON schema asks for.
+
+The arguments of a tool and the fields of a form are read the same way. What the schema says beyond
+types, enumerations and simple bounds is left to the server, which validates everything anyway.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Callable, Mapping
+from datetime import date, datetime
+from typing import Any, TypeAlias
+
+from sansmcp.codecs.json import as_object, is_array
+from sansmcp.types import elide
+
+Schema: TypeAlias = Mapping[str, Any]
+
+_TRUE, _FALSE = ("true", "yes", "y"), ("false", "no", "n")
+_EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
+_URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S+")
+
+
+def resolved(schema: Any, root: Schema) -> Schema:
+    """Return a schema, or what it refers to within ``root``; empty if that is not there."""
+    found = as_object(schema) or {}
+    for _ in range(8):  # references may form a circle
+        reference = found.get("$ref")
+        if not isinstance(reference, str) or not reference.startswith("#/"):
+            return found
+        place: Any = root
+        for part in reference[2:].split("/"):
+            place = (as_object(place) or {}).get(part.replace("~1", "/").replace("~0", "~"))
+        found = as_object(place) or {}
+    return {}
+
+
+def types_of(schema: Schema) -> tuple[str, ...]:
+    """Return the types that a schema allows; empty if it allows every type."""
+    kind = schema.get("type")
+    if isinstance(kind, str):
+        return (kind,)
+    if is_array(kind):
+        return tuple(str(each) for each in kind)
+    for name in ("anyOf", "oneOf"):
+        if is_array(schema.get(name)):
+            inner = [types_of(as_object(each) or {}) for each in schema[name]]
+            return tuple(dict.fromkeys(each for types in inner for each in types))
+    return tuple(dict.fromkeys(_type_of(value) for value in choices_of(schema) or ()))
+
+
+def choices_of(schema: Schema) -> list[Any] | None:
+    """Return the values of an enumeration; None if the schema is none."""
+    if is_array(schema.get("enum")):
+        return list(schema["enum"])
+    if "const" in schema:
+        return [schema["const"]]
+    for name in ("oneOf", "anyOf"):
+        options = schema.get(name)
+        if is_array(options) and options:
+            titled = [as_object(each) or {} for each in options]
+            if all("const" in each for each in titled):
+                return [each["const"] for each in titled]
+    return None
+
+
+def describe(schema: Schema) -> str:
+    """Return words for what a schema asks for, such as ``integer from 1 to 5``."""
+    choices = choices_of(schema)
+    if choices is not None:
+        return " | ".join(text_of(choice) for choice in choices)
+    words = " or ".join(types_of(schema)) or "any value"
+    words = words.replace("boolean", "yes or no")
+    if words == "array":
+        items = as_object(schema.get("items")) or {}
+        words = f"list of {describe(items)}" if items else "list"
+    if isinstance(schema.get("format"), str):
+        words += f" ({schema['format']})"
+    least, most = schema.get("minimum"), schema.get("maximum")
+    if least is not None:
+        words += f" from {text_of(least)}"
+    if most is not None:
+        words += f" to {text_of(most)}"
+    return words
+
+
+def text_of(value: Any) -> str:
+    """Return the word that a person types for a value."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def convert(text: str, schema: Schema) -> Any:
+    """Return the value that a word stands for.
+
+    Raises ValueError, whose text completes a sentence such as "a ...".
+    """
+    choices = choices_of(schema)
+    if choices is not None:
+        for choice in choices:
+            if text_of(choice) == text:
+                return choice
+        raise ValueError(f"must be one of {describe(schema)}, got {elide(text)}")
+    types = types_of(schema)
+    if not types:
+        return _guess(text)
+    for kind in [kind for kind in _CONVERT if kind in types] or ["string"]:
+        try:
+            value = _CONVERT[kind](text)
+        except ValueError:
+            continue
+        _check(value, schema)
+        return value
+    raise ValueError(f"must be {_article(describe(schema))}, got {elide(text)}")
+
+
+def convert_list(texts: list[str], schema: Schema) -> Any:
+    """Return the list that several words stand for, or one word that is a JSON array.
+
+    Raises ValueError, as :func:`convert` does.
+    """
+    if len(texts) == 1 and texts[0].lstrip().startswith("["):
+        values: Any = convert(texts[0], {"type": "array"})
+    else:
+        values = [convert(text, as_object(schema.get("items")) or {}) for text in texts]
+    least, most = _bounds(schema, "minItems", "maxItems")
+    if not least <= len(values) <= most:
+        raise ValueError(f"must have {_range(least, most)} items, got {len(values)}")
+    return values
+
+
+def _type_of(value: Any) -> str:
+    for kind, name in ((bool, "boolean"), (int, "integer"), (float, "number"), (str, "string")):
+        if isinstance(value, kind):
+            return name
+    return "null" if value is None else "array" if is_array(value) else "object"
+
+
+def _guess(text: str) -> Any:
+    """Return the JSON value that a word is, or else the word."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text
+
+
+def _integer(text: str) -> int:
+    return int(text.strip().replace("_", "x"))
+
+
+def _number(text: str) -> int | float:
+    try:
+        return _integer(text)
+    except ValueError:
+        value = float(text.strip().replace("_", "x"))
+        if not math.isfinite(value):
+            raise ValueError("JSON has no such number") from None
+        return value
+
+
+def _boolean(text: str) -> bool:
+    word = text.strip().lower()
+    if word not in (*_TRUE, *_FALSE):
+        raise ValueError("not yes or no")
+    return word in _TRUE
+
+
+def _null(text: str) -> None:
+    if text.strip() != "null":
+        raise ValueError("not null")
+
+
+def _json_of(kind: type) -> Callable[[str], Any]:
+    def parse(text: str) -> Any:
+        value = json.loads(text)
+        if not isinstance(value, kind):
+            raise ValueError("of another type")
+        return value
+
+    return parse
+
+
+# In the order in which types are tried: every word is a string.
+_CONVERT: dict[str, Callable[[str], Any]] = {
+    "null": _null,
+    "boolean": _boolean,
+    "integer": _integer,
+    "number": _number,
+    "array": _json_of(list),
+    "object": _json_of(dict),
+    "string": str,
+}
+
+
+def _check(value: Any, schema: Schema) -> None:
+    if isinstance(value, str):
+        _check_text(value, schema)
+    elif isinstance(value, int | float) and not isinstance(value, bool):
+        least, most = _bounds(schema, "minimum", "maximum")
+        if not least <= value <= most:
+            raise ValueError(f"must be {_range(least, most)}, got {value}")
+
+
+def _check_text(text: str, schema: Schema) -> None:
+    least, most = _bounds(schema, "minLength", "maxLength")
+    if not least <= len(text) <= most:
+        raise ValueError(f"must have {_range(least, most)} characters, got {len(text)}")
+    kind = schema.get("format")
+    if isinstance(kind, str) and not _FORMATS.get(kind, _anything)(text):
+        raise ValueError(f"must be {_article(kind)}, got {elide(text)}")
+
+
+def _anything(text: str) -> bool:
+    return True
+
+
+def _is_made_by(parse: Callable[[str], object]) -> Callable[[str], bool]:
+    def check(text: str) -> bool:
+        try:
+            parse(text)
+        except ValueError:
+            return False
+        return True
+
+    return check
+
+
+def _moment(text: str) -> object:
+    # Python 3.10 does not know the Z.
+    return datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text))
+
+
+_FORMATS: dict[str, Callable[[str], bool]] = {
+    "email": lambda text: _EMAIL.fullmatch(text) is not None,
+    "uri": lambda text: _URI.fullmatch(text) is not None,
+    "date": _is_made_by(date.fromisoformat),
+    "date-time": _is_made_by(_moment),
+}
+
+
+def _bounds(schema: Schema, least: str, most: str) -> tuple[float, float]:
+    """Return two bounds; a server may have sent anything, and what is no number is none."""
+    bounds = (schema.get(least), schema.get(most))
+    low, high = (
+        bound if isinstance(bound, int | float) and not isinstance(bound, bool) else None
+        for bound in bounds
+    )
+    return (-math.inf if low is None else low), (math.inf if high is None else high)
+
+
+def _range(least: float, most: float) -> str:
+    if most == math.inf:
+        return f"{least} or more"
+    return f"{most} or less" if least == -math.inf else f"from {least} to {most}"
+
+
+def _article(words: str) -> str:
+    if words in ("any value", "yes or no"):
+        return words
+    return f"an {words}" if words[0] in "aeio" else f"a {words}"

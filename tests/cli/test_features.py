@@ -1,0 +1,259 @@
+"""``sansmcp list``, ``read``, ``prompt`` and ``raw``, typed arguments, and names of servers."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sansmcp import App, BaseCall
+from sansmcp_cli import main
+
+from .conftest import ADAPTERS, command, failed, run, run_in_process, serving
+
+TYPES = {
+    "type": "object",
+    "properties": {
+        "n": {"type": "integer", "minimum": 1},
+        "tags": {"type": "array", "items": {"type": "string"}},
+        "deep": {"$ref": "#/$defs/deep"},
+        "size": {"enum": ["s", "m"]},
+        "is": {"type": "boolean"},
+    },
+    "required": ["n"],
+    "$defs": {"deep": {"type": "object"}},
+}
+
+app = App("shop", "1.0")
+
+
+@app.handler("tools/list", inline=True)
+def list_tools(call: BaseCall[Any, Any]) -> dict[str, Any]:
+    if "cursor" not in call.params:
+        return {"tools": [{"name": "typed", "inputSchema": TYPES}], "nextCursor": "2"}
+    free: dict[str, Any] = {
+        "type": "object",
+        "properties": {"a": {}},
+        "additionalProperties": {"type": "integer"},
+    }
+    return {"tools": [{"name": "free", "description": "Any\u0007\nnumbers.", "inputSchema": free}]}
+
+
+@app.handler("tools/call", inline=True)
+def call_tool(call: BaseCall[Any, Any]) -> dict[str, Any]:
+    return {"content": [], "structuredContent": dict(call.params["arguments"])}
+
+
+@app.handler("resources/list", inline=True)
+def list_resources(call: BaseCall[Any, Any]) -> dict[str, Any]:
+    return {"resources": [{"uri": "shop://logo", "name": "logo", "mimeType": "image/png"}]}
+
+
+@app.handler("resources/read", inline=True)
+def read_resource(call: BaseCall[Any, Any]) -> dict[str, Any]:
+    blob = base64.b64encode(b"\x00\xffPNG").decode()
+    return {"contents": [{"uri": "shop://logo", "mimeType": "image/png", "blob": blob}]}
+
+
+@app.handler("prompts/list", inline=True)
+def list_prompts(call: BaseCall[Any, Any]) -> dict[str, Any]:
+    arguments = [{"name": "who", "required": True}, {"name": "how", "description": "The tone."}]
+    return {"prompts": [{"name": "greet", "arguments": arguments}]}
+
+
+@app.handler("prompts/get", inline=True)
+def get_prompt(call: BaseCall[Any, Any]) -> dict[str, Any]:
+    link = {"type": "resource_link", "uri": "shop://logo", "name": "logo"}
+    image = {"type": "image", "data": "AAAA", "mimeType": "image/png"}
+    text = {"type": "text", "text": f"Greet {call.params['arguments']['who']}\u001b[2J"}
+    return {"messages": [{"role": "user", "content": each} for each in (text, link, image)]}
+
+
+@pytest.fixture(scope="module")
+def shop() -> Generator[str, None, None]:
+    with serving("tests.cli.test_features") as url:
+        yield url
+
+
+def test_a_list_is_plain_text_elsewhere(shop: str) -> None:
+    listed = run_in_process("list", shop)
+    assert (listed.status, listed.err) == (0, "")
+    assert listed.out == (
+        "tools:\n"
+        "  typed\n"
+        "      n=integer from 1\n"
+        "      [tags=list of string]\n"
+        "      [deep=object]\n"
+        "      [size=s | m]\n"
+        "      [is=yes or no]\n"
+        "  free                     Any\\u0007 numbers.\n"
+        "      [a=any value]\n"
+        "\n"
+        "resources:\n"
+        "  shop://logo              logo (image/png)\n"
+        "\n"
+        "prompts:\n"
+        "  greet\n"
+        "      who=text\n"
+        "      [how=text]  The tone.\n"
+    )
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_all_pages_of_a_list_are_read(shop: str, adapter: str) -> None:
+    listed = run_in_process("list", shop, "tools", "--json", "--adapter", adapter)
+    assert [tool["name"] for tool in json.loads(listed.out)["tools"]] == ["typed", "free"]
+
+
+def test_a_resource_of_bytes_goes_to_a_pipe_as_it_is(shop: str, tmp_path: Path) -> None:
+    file = tmp_path / "logo.png"
+    with file.open("wb") as stdout:
+        import subprocess
+
+        from .conftest import ROOT, environment
+
+        words = command("read", shop, "shop://logo")
+        subprocess.run(words, cwd=ROOT, env=environment(), stdout=stdout, check=True, timeout=60)
+    assert file.read_bytes() == b"\x00\xffPNG"
+
+
+def test_a_resource_of_text(url: str) -> None:
+    assert run_in_process("read", url, "example://greeting").out == "Hello from sansmcp\n"
+    read = run_in_process("read", url, "example://greeting", "--json")
+    assert json.loads(read.out)["contents"][0]["mimeType"] == "text/plain"
+
+
+def test_a_prompt(shop: str) -> None:
+    shown = run_in_process("prompt", shop, "greet", "who=Ann")
+    assert shown.out.splitlines() == [
+        "user:",
+        "Greet Ann\\u001b[2J",
+        "user:",
+        "[shop://logo logo]",
+        "user:",
+        "[image, image/png, 3 bytes]",
+    ]
+
+
+def test_any_request(shop: str) -> None:
+    sent = run_in_process("raw", shop, "tools/list", '{"cursor": "2"}')
+    assert json.loads(sent.out)["tools"][0]["name"] == "free"
+    assert failed(run_in_process("raw", shop, "no/such")).endswith("(code -32601)")
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_arguments_have_the_types_of_the_schema(shop: str, adapter: str) -> None:
+    words = ("n=3", "tags=a=b", "tags=2", 'deep={"x": 1}', "size=m", "is=yes")
+    called = run_in_process("call", shop, "typed", *words, "--adapter", adapter)
+    given = {"n": 3, "tags": ["a=b", "2"], "deep": {"x": 1}, "size": "m", "is": True}
+    assert json.loads(called.out) == given
+    called = run_in_process("call", shop, "free", "a=x", "other=5")
+    assert json.loads(called.out) == {"a": "x", "other": 5}
+
+
+SIGNATURE = (
+    "; its arguments: typed n=integer from 1 [tags=list of string] [deep=object] [size=s|m] "
+    "[is=yes or no]"
+)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("call", "typed"), f"typed needs n{SIGNATURE}"),
+        (("call", "typed", "n=1", "m=2"), f"typed takes no 'm'{SIGNATURE}"),
+        (("call", "typed", "n=x"), "n must be an integer from 1, got 'x'"),
+        (("call", "typed", "n=0"), "n must be 1 or more, got 0"),
+        (("call", "typed", "n=1", "n=2"), "n is given 2 times, and takes one value"),
+        (("call", "typed", "n=1", "size=l"), "size must be one of s | m, got 'l'"),
+        (("call", "type", "n=1"), "There is no tool 'type'; did you mean typed?"),
+        (("call", "xyz"), "There is no tool 'xyz'; there are typed, free"),
+        (("call", "typed", "n=1", "2"), "got '2'"),
+        (("list", "toys"), "What is 'toys'? Name one kind: tools, resources, templates, prompts"),
+        (("read",), "Missing URI of a resource; usage: sansmcp read URL URI"),
+        (("read", "a:b", "c"), "Too many words: 'c'; usage: sansmcp read URL URI"),
+        (("prompt",), "Missing name of a prompt; usage: "),
+        (("prompt", "greet", "Ann"), "Arguments of a prompt are NAME=VALUE, got 'Ann'"),
+        (("raw",), "Missing method; usage: sansmcp raw URL METHOD [JSON]"),
+        (("raw", "ping", "["), "The parameters are not JSON: "),
+        (("raw", "ping", "[]"), "The parameters must be a JSON object"),
+        (("raw", "ping", "--record-secrets"), "--record-secrets is for --record FILE"),
+        (("listen", "--count", "0"), "--count must be 1 or more, got 0"),
+    ],
+)
+def test_wrong_usage_is_explained_in_one_line(shop: str, words: tuple[str, ...], said: str) -> None:
+    name, *others = words
+    assert said in failed(run_in_process(name, shop, *others))
+
+
+# Names of servers
+
+
+@pytest.fixture
+def folder(config: Path) -> Path:
+    """The folder of the configuration."""
+    config.parent.mkdir()
+    return config.parent
+
+
+def test_a_name_stands_for_a_url_and_its_headers(
+    url: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOKEN", "sesame")
+    (folder / "config.toml").write_text(
+        f'[servers.shop]\nurl = "{url}"\nheaders = {{ "X-Key" = "${{TOKEN}}" }}\n'
+    )
+    recording = folder / "recording.jsonl"
+    recorded = ("--record", str(recording), "--record-secrets")
+    assert run_in_process("call", "shop", "add", "a=1", "b=2", *recorded).out == "3\n"
+    assert '["x-key", "sesame"]' in recording.read_text()
+    run_in_process("call", "shop", "add", "a=1", "b=2", "--header", "x-key: ours", *recorded)
+    assert "sesame" not in recording.read_text()
+    assert run_in_process("probe", "shop").out.startswith(url)
+
+
+def test_a_name_stands_for_a_command_in_the_form_of_other_clients(folder: Path) -> None:
+    program, *arguments = command("serve", "--stdio")
+    server = {"command": program, "args": arguments, "type": "stdio"}
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"mine": server}}))
+    called = run("call", "mine", "add", "a=1", "b=2")
+    assert (called.out, called.err) == ("3\n", "")
+    assert failed(run_in_process("login", "mine")) == (
+        "mine is started by a command, and has no URL"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("[servers", "Cannot read "),
+        ("servers = 1", "'servers' must be a table of servers"),
+        ('[servers.a]\nurl = "http://x/"\ncommand = "y"', 'needs either a "url" or a "command"'),
+        ('[servers.a]\nurl = "http://x/"\nuri = 1', "has the unknown member 'uri'"),
+        ('[servers.a]\ncommand = "x"\nargs = "y"', '"args" must be a list'),
+        ('[servers.a]\nurl = "http://x/"\nheaders = 1', "'headers' must be a table of texts"),
+        (
+            '[servers.a]\nurl = "http://x/"\nheaders = {b = "${NO_SUCH}"}',
+            "a needs the environment variable NO_SUCH, which is not set",
+        ),
+        ('[servers.ab]\nurl = "http://x/"', "did you mean 'ab'?"),
+    ],
+)
+def test_a_configuration_that_is_wrong(folder: Path, text: str, said: str) -> None:
+    (folder / "config.toml").write_text(text)
+    assert said in failed(run_in_process("call", "a", "add"))
+
+
+def test_secrets_are_never_shown(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "config.toml").write_text(
+        '[servers.a]\nurl = "http://127.0.0.1:1/?key=sesame"\n'
+        'headers = { authorization = "Bearer sesame" }\n'
+    )
+    assert main(["call", "--trace", "--timeout", "0.5", "a", "add"]) == 1
+    shown = capsys.readouterr()
+    assert "127.0.0.1:1" in shown.err
+    assert "sesame" not in shown.err + shown.out

@@ -1,0 +1,176 @@
+"""At a terminal the command asks what a server asks, and shows tables, Markdown and progress."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import command, run_in_process, serving
+from .terminal import Terminal, at_terminal
+
+
+@pytest.fixture(scope="module")
+def asking() -> Generator[str, None, None]:
+    with serving("tests.cli.asking") as url:
+        yield url
+
+
+def answered(terminal: Terminal) -> Any:
+    """What the server was told, from the end of the screen."""
+    assert terminal.end() == 0, terminal.shown
+    _, start, result = terminal.shown.rpartition('{"resultType"')
+    return json.loads((start + result).replace("\n", ""))["structuredContent"]
+
+
+def test_a_form_is_asked_field_by_field(asking: str) -> None:
+    with at_terminal("call", "--json", asking, "book") as terminal:
+        terminal.expect(f"{asking} asks:\nWho travels?\\u0007\n")
+        terminal.expect("* name (string)\n  As on the\n  ticket\n")
+        terminal.answer("name: ", "")
+        terminal.answer("name is required\nname: ", "A")
+        terminal.answer("name must have 2 or more characters, got 1\nname: ", "Ann")
+        terminal.answer("* age (integer from 18)\nage [30]: ", "5")
+        terminal.answer("age must be 18 or more, got 5\nage [30]: ", "")
+        terminal.answer("mail [leave out]: ", "nowhere")
+        terminal.answer("mail must be an email, got 'nowhere'\nmail [leave out]: ", "a@b.c")
+        terminal.answer("  1) 1st: First\n  2) 2nd: Second\nclass [2nd]: ", "1")
+        terminal.answer("  1) fish\n  2) rice\nmeals [leave out]: ", "fish, 2")
+        terminal.answer("* At a \\u001b[31mwindow (yes or no)\nseat: ", "perhaps")
+        terminal.answer("seat must be yes or no, got 'perhaps'\nseat: ", "yes")
+        terminal.answer("(yes, no or edit) ", "edit")
+        for line in ("Bea", "", "", "", "", "no"):
+            terminal.answer(": ", line)
+        terminal.answer("(yes, no or edit) ", "yes")
+        content = {"name": "Bea", "age": 30, "class": "2nd", "seat": False}
+        assert answered(terminal) == {"action": "accept", "content": content}
+
+
+@pytest.mark.parametrize(
+    ("tool", "question", "key", "told"),
+    [
+        ("confirm", "(yes or no) ", "y\n", {"action": "accept", "content": {}}),
+        ("confirm", "(yes or no) ", "no\n", {"action": "decline"}),
+        ("confirm", "(yes or no) ", "\x04", {"action": "cancel"}),
+        (
+            "pay",
+            "page of pay.example:\nhttps://pay.example/now?id=1\nOpen it? (yes or no) ",
+            "yes\n",
+            {"action": "accept"},
+        ),
+        ("pay", "Open it? (yes or no) ", "no\n", {"action": "decline"}),
+    ],
+)
+def test_a_person_decides(
+    asking: str, tool: str, question: str, key: str, told: dict[str, Any]
+) -> None:
+    with at_terminal("call", "--json", asking, tool) as terminal:
+        terminal.expect(question)
+        terminal.type(key)
+        assert answered(terminal) == told
+
+
+@pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
+def test_it_is_asked_at_earlier_revisions(asking: str, revision: str) -> None:
+    with at_terminal("call", "--json", "--revision", revision, asking, "confirm") as terminal:
+        terminal.answer("(yes or no) ", "yes")
+        assert terminal.end() == 0
+        assert '"action": "accept"' in terminal.shown.replace("\n", "")
+
+
+def test_a_server_on_stdio_asks_as_well() -> None:
+    server = command("serve", "tests.cli.asking", "--stdio")
+    with at_terminal("call", "confirm", "--", *server) as terminal:
+        terminal.answer("(yes or no) ", "yes")
+        terminal.expect("told")
+        assert terminal.end() == 0
+
+
+def test_ctrl_c_at_a_question(asking: str) -> None:
+    with at_terminal("call", asking, "confirm") as terminal:
+        terminal.expect("(yes or no) ")
+        terminal.type("\x03")
+        assert terminal.end() == 130
+        assert "Traceback" not in terminal.shown
+
+
+def test_no_page_but_of_the_web_is_opened(asking: str) -> None:
+    with at_terminal("call", asking, "steal") as terminal:
+        assert terminal.end() == 1
+        assert "url must be an http or https URL" in terminal.shown
+
+
+@pytest.mark.parametrize(
+    ("tool", "capability"), [("confirm", "elicitation"), ("look", "roots"), ("think", "sampling")]
+)
+def test_nothing_is_asked_without_a_terminal(asking: str, tool: str, capability: str) -> None:
+    called = run_in_process("call", asking, tool)
+    assert called.status == 1
+    assert f"capability {capability} " in called.err
+
+
+def test_roots_are_those_of_the_options(asking: str, tmp_path: Path) -> None:
+    called = run_in_process("call", "--json", asking, "look", "--root", str(tmp_path))
+    root = {"uri": tmp_path.as_uri(), "name": tmp_path.name}
+    assert json.loads(called.out)["structuredContent"] == {"roots": [root]}
+    called = run_in_process("call", asking, "look", "--root", str(tmp_path / "nosuch"))
+    assert called.err.startswith("sansmcp: --root takes a directory, got ")
+
+
+def test_a_table_fits_the_terminal(url: str) -> None:
+    with at_terminal("list", url) as terminal:
+        assert terminal.end() == 0
+    lines = terminal.shown.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert "\x1b[" in terminal.raw
+    assert any(line.startswith(" slow ") for line in lines)
+
+
+def test_markdown_and_json_are_drawn(url: str) -> None:
+    with at_terminal("call", url, "echo", "text=# Head\n\n* **bold** [a](http://x.example/)") as it:
+        assert it.end() == 0
+    assert "Head" in it.shown
+    assert "**" not in it.shown
+    assert "\x1b]8" not in it.raw  # a link leads where it says, in plain sight
+    assert "http://x.example/" in it.shown
+    with at_terminal("call", url, "echo", 'text={"a": [1]}') as it:
+        assert it.end() == 0
+    assert '{\n  "a": [\n    1\n  ]\n}' in it.shown
+
+
+def test_no_character_of_a_server_acts_on_the_terminal(url: str) -> None:
+    """Row B10 of the review."""
+    text = "a\u001b[2Jb\u0007\r**c**\u202e [red]d[/red] :smile:"
+    with at_terminal("call", url, "echo", f"text={text}") as terminal:
+        assert terminal.end() == 0
+    assert "\x1b[2J" not in terminal.raw
+    assert "\x07" not in terminal.raw
+    assert "\u202e" not in terminal.raw
+    assert "\\u001b[2Jb\\u0007" in terminal.shown
+    assert "[red]d[/red] :smile:" in terminal.shown
+
+
+def test_progress_is_a_bar(url: str) -> None:
+    with at_terminal("call", url, "slow", "steps=3", "delay=0.2") as terminal:
+        terminal.expect("step 1 of 3")
+        terminal.expect("3 steps done")
+        assert terminal.end() == 0
+    assert "progress 1 of 3" not in terminal.shown
+    assert "━" in terminal.shown
+
+
+def test_without_rich_it_is_plain_text(url: str, tmp_path: Path) -> None:
+    (tmp_path / "rich.py").write_text("raise ModuleNotFoundError('rich')\n")
+    with at_terminal("list", url, "prompts", PYTHONPATH=_first(tmp_path)) as terminal:
+        assert terminal.end() == 0
+    assert terminal.raw == terminal.shown.replace("\n", "\r\n")
+    assert terminal.shown.startswith("prompts:\n  greet")
+
+
+def _first(folder: Path) -> str:
+    from .conftest import environment
+
+    return f"{folder}:{environment()['PYTHONPATH']}"
