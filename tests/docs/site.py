@@ -59,11 +59,10 @@ def _names_of(name: str) -> list[str]:
 @event_priority(100)  # before mkdocstrings reads its options
 def on_config(config: MkDocsConfig) -> None:
     """Put the pages of the API into the navigation, and have only its names referred to."""
-    plugins = cast("dict[str, Any]", config.plugins)
+    settings = cast("Any", config)  # its types say less than they could
+    plugins = settings.plugins
     plugins["autorefs"].scan_toc = False  # not the headings of other pages
-    cast("list[Any]", config.nav).append(
-        {"API": [{name: f"api/{name}.md"} for name in public_names()]}
-    )
+    settings.nav.append({"API": [{name: f"api/{name}.md"} for name in public_names()]})
     python = plugins["mkdocstrings"].config["handlers"]["python"]
     python["options"]["preload_modules"] = list(public_names())  # they export each other's names
 
