@@ -10,6 +10,7 @@
 # make fuzz SECONDS=600   100,000 mutations, then fuzzing by coverage for so long
 # make chaos    clients and servers of several libraries, with a network that breaks between them
 # make fleet SECONDS=600   kill the processes of a fleet behind HAProxy and Redis; who is not told?
+# make schemas  sansmcp/schema.py again, from the schemas of a pinned npm package
 # make bench    parsers, servers, clients and more next to others, in at most 15 minutes, and
 #     build/bench/index.html; make bench-quick: in two minutes
 # make bench-plots   put the plots and ratios of the last run into the checkout
@@ -24,12 +25,12 @@ BIN = $(VENV)/bin
 PYTEST = $(BIN)/python -m pytest -q --dist worksteal
 CORE = tests/codecs tests/vocabulary tests/client tests/server tests/auth tests/tokens \
 	tests/http11 tests/relay tests/testing tests/stores/test_stores.py tests/loop/test_async_stores.py \
-	tests/trio/test_check_adapter.py
+	tests/trio/test_check_adapter.py tests/typed
 
 # Compiled files save each worker ten seconds of rewriting assertions, and each process of a test some.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check core others thorough tests flakes conformance simulate planted requirements requirements-proof fuzz chaos fleet bench bench-bridges bench-quick bench-plots docs frameworks release-check format clean
+.PHONY: demo test check core others thorough tests flakes conformance simulate planted requirements requirements-proof fuzz chaos fleet schemas bench bench-bridges bench-quick bench-plots docs frameworks release-check format clean
 
 demo: $(VENV)/installed-cli
 	$(BIN)/sansmcp demo
@@ -99,6 +100,9 @@ chaos: $(VENV)/installed-dev
 # FLEET="--store sqlite --calls 300 --seed 7"; needs haproxy and redis-server.
 fleet: $(VENV)/installed-dev
 	$(BIN)/python -m tests.fleet --seconds $(SECONDS) $(FLEET)
+
+schemas: $(VENV)/installed-dev
+	$(BIN)/python -m tests.schemas
 
 bench: $(VENV)/installed-bench
 	$(BIN)/python -m benchmarks.all

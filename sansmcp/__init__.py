@@ -15,6 +15,7 @@ loop or HTTP stack can embed the machines directly.
   :func:`decode_header_value` and :func:`encode_header_value`.
 * To read event streams that are not MCP and reconnect, use :class:`EventSource`.
 * To route messages without decoding their content, use :func:`decode_envelope`.
+* For the types of results and parameters, see :mod:`sansmcp.schema`.
 * To test a program that uses it, see :mod:`sansmcp.testing`.
 
 Terms: a *revision* is a dated version of MCP (:mod:`sansmcp.revisions`). A *request* is a message
@@ -57,6 +58,7 @@ from .errors import (
     SessionLost,
     TaskCancelled,
     TaskLost,
+    ToolFailed,
 )
 from .http import BodyData, BodyEnd, ConnectionLost, RequestHead, RequestHeaders, ResponseHead, Url
 from .limits import Limits
@@ -75,6 +77,7 @@ from .store import (
 from .types import Era, Idle, Secret
 
 if TYPE_CHECKING:
+    from . import schema as schema
     from .auth.clients import OAuthClient
     from .auth.options import (
         Authorization,
@@ -175,6 +178,7 @@ else:
             ".server.stdio": ("ServerPipe",),
             ".input_required": ("InputRequest", "InputRequired", "StateSigner"),
         },
+        modules=("schema",),
     )
 
 __version__ = "0.1.0"
@@ -280,6 +284,7 @@ __all__ = [
     "TaskCancelled",
     "TaskHandle",
     "TaskLost",
+    "ToolFailed",
     "Url",
     "WatchableStore",
     "decode_envelope",

@@ -11,7 +11,9 @@ from typing import Any
 
 
 def names(
-    package: dict[str, Any], homes: Mapping[str, tuple[str, ...]]
+    package: dict[str, Any],
+    homes: Mapping[str, tuple[str, ...]],
+    modules: tuple[str, ...] = (),
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return ``__getattr__`` and ``__dir__`` for a package.
 
@@ -21,14 +23,17 @@ def names(
     Args:
         package: ``globals()`` of the package.
         homes: the public names of each of its modules.
+        modules: the modules that are attributes of the package without an import of their own.
     """
     home = {name: module for module, found in homes.items() for name in found}
 
     def get(name: str) -> Any:
+        if name in modules:
+            return import_module(f".{name}", package["__name__"])  # which sets the attribute
         if name not in home:
             raise AttributeError(f"module {package['__name__']!r} has no attribute {name!r}")
         value = getattr(import_module(home[name], package["__name__"]), name)
         package[name] = value  # the next lookup finds it without calling get()
         return value
 
-    return get, lambda: sorted({*package, *home})
+    return get, lambda: sorted({*package, *home, *modules})

@@ -177,6 +177,11 @@ class BaseClient(abc.ABC, Generic[Result, Done]):
     connected: Connected
     """The negotiated version, and the server's info, capabilities and instructions."""
 
+    @property
+    def has_tools(self) -> bool:
+        """True if the server has declared the capability for tools."""
+        return "tools" in self.connected.capabilities
+
     @abc.abstractmethod
     def call(
         self,

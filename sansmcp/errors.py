@@ -379,6 +379,21 @@ class InvalidResponse(CallError):
     """
 
 
+class ToolFailed(CallError):
+    """A tool ran and failed: its result has ``isError``.
+
+    Only ``call_tool(..., result_type=...)`` raises this, because it returns nothing but the
+    converted result.
+
+    Attributes:
+        result: the whole result of the tool, a JSON object.
+    """
+
+    def __init__(self, message: str, *, result: dict[str, Any], method: str) -> None:
+        super().__init__(message, method=method)
+        self.result = result
+
+
 class NegotiationFailed(CallError):
     """Client and server have no protocol revision, or no transport, in common.
 

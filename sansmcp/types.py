@@ -11,10 +11,14 @@ from typing import Any, NoReturn, Protocol
 import attrs
 
 if sys.version_info < (3, 11):
+    from typing_extensions import NotRequired as NotRequired
     from typing_extensions import Self as Self
+    from typing_extensions import TypedDict as TypedDict
     from typing_extensions import Unpack as Unpack
 else:
+    from typing import NotRequired as NotRequired
     from typing import Self as Self
+    from typing import TypedDict as TypedDict
     from typing import Unpack as Unpack
 
 

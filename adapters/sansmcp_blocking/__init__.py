@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from sansmcp_threads import Call, PendingCall
 
     from ._client import Client, connect
+    from ._group import ClientGroup
     from ._server import RunningServer, serve
 else:
     __getattr__, __dir__ = _lazy.names(
         globals(),
         {
             "._client": ("Client", "connect"),
+            "._group": ("ClientGroup",),
             "._server": ("RunningServer", "serve"),
             "sansmcp_threads": ("Call", "PendingCall"),
         },
@@ -32,6 +34,7 @@ else:
 __all__ = [
     "Call",
     "Client",
+    "ClientGroup",
     "PendingCall",
     "RunningServer",
     "connect",

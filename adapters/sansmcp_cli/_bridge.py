@@ -5,20 +5,18 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import re
 import signal
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import sansmcp
 from sansmcp.codecs.json import as_object
 from sansmcp.relay import ToolFilter
 from sansmcp_bridge import Upstream, open_bridge
-from sansmcp_local import ConnectSettings, ServeSettings
+from sansmcp_local import ConfiguredServer, ConnectSettings, ServeSettings, read_servers
 
 from ._credentials import add_authorization, authorization_for
 from ._output import Commands, UsageError, print_line, tracer
@@ -178,55 +176,32 @@ def _configured(
 ) -> list[Upstream]:
     """Return the servers of a file in the form that clients use. Raises UsageError."""
     try:
-        document = json.loads(Path(options.config).read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"Cannot read {options.config}: {error}") from error
-    servers = as_object((as_object(document) or {}).get("mcpServers"))
-    if not servers:
-        raise UsageError(f'{options.config} has no servers in "mcpServers"')
-    return [
-        _configured_one(name, as_object(each) or {}, options, common, stack)
-        for name, each in servers.items()
-    ]
+        servers = read_servers(options.config)
+    except sansmcp.LocalProtocolError as error:
+        raise UsageError(str(error)) from error
+    return [_configured_one(each, options, common, stack) for each in servers]
 
 
 def _configured_one(
-    name: str,
-    server: Mapping[str, Any],
+    server: ConfiguredServer,
     options: argparse.Namespace,
     common: ConnectSettings,
     stack: ExitStack,
 ) -> Upstream:
-    settings: ConnectSettings = {**common, "trace": tracer(name) if options.trace else None}
-    url, command = server.get("url"), server.get("command")
-    if isinstance(url, str):
-        given = _expanded(server.get("headers") or {})
-        settings["headers"] = [*headers_of(options), *given.items()]
-        if not any(header.lower() == "authorization" for header in given):
-            authorization = authorization_for(options, url)
+    settings: ConnectSettings = {
+        **common,
+        **server.settings,
+        "trace": tracer(server.name) if options.trace else None,
+    }
+    if isinstance(server.target, str):
+        given = cast("list[tuple[str, str]]", server.settings.get("headers", []))
+        settings["headers"] = [*headers_of(options), *given]
+        if not any(header.lower() == "authorization" for header, _ in given):
+            authorization = authorization_for(options, server.target)
             settings["authorization"] = stack.enter_context(authorization)
-        return Upstream(name, url, settings)
-    if not isinstance(command, str):
-        raise UsageError(f'{options.config}: {name} needs a "url" or a "command"')
-    settings["env"] = {**(common.get("env") or {}), **_expanded(server.get("env") or {})}
-    if isinstance(server.get("cwd"), str):
-        settings["cwd"] = server["cwd"]
-    return Upstream(name, [command, *map(str, server.get("args") or ())], settings)
-
-
-def _expanded(values: Mapping[str, Any]) -> dict[str, str]:
-    """Replace ``${NAME}`` by environment variables."""
-    return {name: _VARIABLE.sub(_value, str(value)) for name, value in values.items()}
-
-
-_VARIABLE = re.compile(r"\$\{(\w+)\}")
-
-
-def _value(found: re.Match[str]) -> str:
-    value = os.environ.get(found[1])
-    if value is None:
-        raise UsageError(f"The environment variable {found[1]} is not set")
-    return value
+    else:
+        settings["env"] = {**(common.get("env") or {}), **(server.settings.get("env") or {})}
+    return Upstream(server.name, server.target, settings)
 
 
 def _first_input() -> bytes:

@@ -10,6 +10,7 @@
   :func:`principal_of`, :func:`set_options`, :func:`allowed_addresses`, :func:`connect_unix`.
 * Server processes of clients: :class:`ServerProcess`, :class:`ChildProcess`,
   :func:`process_arguments`, :func:`environment_of`, :func:`signal_group`.
+* Several servers of a client: :func:`read_servers`, :class:`ServerGroup`.
 * Logging: :func:`announce`, :func:`log_event`, :func:`log_unexpected`.
 * Ctrl-C in blocking code: :func:`ki_protected`, :func:`ki_unprotected`, :func:`interrupts_kept`.
 """
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
         pull,
         server_parts,
     )
+    from ._mcp_servers import ConfiguredServer, ServerGroup, read_servers
     from ._options import explains
     from ._processes import (
         START_ERRORS,
@@ -74,6 +76,11 @@ else:
                 "pull",
                 "server_parts",
             ),
+            "._mcp_servers": (
+                "ConfiguredServer",
+                "ServerGroup",
+                "read_servers",
+            ),
             "._options": ("explains",),
             "._processes": (
                 "START_ERRORS",
@@ -103,6 +110,7 @@ __all__ = [
     "START_ERRORS",
     "ChildProcess",
     "ClientParts",
+    "ConfiguredServer",
     "ConnectOptions",
     "ConnectSettings",
     "DriverOptions",
@@ -111,6 +119,7 @@ __all__ = [
     "ServeOptions",
     "ServePlan",
     "ServeSettings",
+    "ServerGroup",
     "ServerParts",
     "ServerProcess",
     "StandardStreams",
@@ -138,6 +147,7 @@ __all__ = [
     "principal_of",
     "process_arguments",
     "pull",
+    "read_servers",
     "read_state",
     "serve_plan",
     "server_parts",

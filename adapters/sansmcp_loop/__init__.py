@@ -11,6 +11,7 @@ from sansmcp import _lazy
 if TYPE_CHECKING:
     from ._asyncio import AsyncioTask, wait_all_shielded
     from ._client import AwaitableClient, Client, RequestHandler, perform
+    from ._group import ClientGroup
     from ._http import HttpExchange, HttpServing
     from ._loops import DeadlineTimer, Event, Loop, Task, current_loop
     from ._machine import PendingResult, TimeoutScheduler
@@ -21,6 +22,7 @@ else:
         {
             "._asyncio": ("AsyncioTask", "wait_all_shielded"),
             "._client": ("RequestHandler", "AwaitableClient", "Client", "perform"),
+            "._group": ("ClientGroup",),
             "._http": ("HttpExchange", "HttpServing"),
             "._loops": ("DeadlineTimer", "Event", "Loop", "Task", "current_loop"),
             "._machine": ("PendingResult", "TimeoutScheduler"),
@@ -34,6 +36,7 @@ __all__ = [
     "AwaitableClient",
     "Call",
     "Client",
+    "ClientGroup",
     "DeadlineTimer",
     "Event",
     "HttpExchange",

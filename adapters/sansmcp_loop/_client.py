@@ -9,11 +9,13 @@ import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import suppress
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, TypeVar, overload
 
 import sansmcp
+from sansmcp import typed_results
 from sansmcp.auth.options import Login
 from sansmcp.base_client import OnProgress
+from sansmcp.codecs.conversion import check_convertible
 from sansmcp.effects import AbortExchange, OpenExchange, ProcessEffect, TransportEffect
 from sansmcp.events import ClientEvent, ServerRequestCancelled
 from sansmcp.messages import Params, RequestId
@@ -24,6 +26,8 @@ from ._loops import Loop, Task
 from ._machine import PendingResult, TimeoutScheduler
 
 _logger = logging.getLogger("sansmcp")
+
+Converted = TypeVar("Converted")
 
 RequestHandler: TypeAlias = Callable[
     [sansmcp.ServerRequest], Awaitable[Mapping[str, Any]] | Mapping[str, Any]
@@ -115,12 +119,35 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
 
     # For applications
 
+    @overload
     async def call(
         self,
         method: str,
         params: Params | None = None,
         *,
         on_progress: OnProgress[Awaitable[None]] | None = None,
+        result_type: None = None,
+        **settings: Unpack[sansmcp.CallSettings],
+    ) -> Any: ...
+
+    @overload
+    async def call(
+        self,
+        method: str,
+        params: Params | None = None,
+        *,
+        on_progress: OnProgress[Awaitable[None]] | None = None,
+        result_type: type[Converted],
+        **settings: Unpack[sansmcp.CallSettings],
+    ) -> Converted: ...
+
+    async def call(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        method: str,
+        params: Params | None = None,
+        *,
+        on_progress: OnProgress[Awaitable[None]] | None = None,
+        result_type: type[Any] | None = None,
         **settings: Unpack[sansmcp.CallSettings],
     ) -> Any:
         """Send a request, and wait for its result. Cancelling the caller cancels the request.
@@ -131,6 +158,8 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
             on_progress: called with each ProgressReceived. If it is async, this method awaits it
                 for each report in turn, and returns after the last one. If it raises, the call is
                 cancelled, and this method raises the same.
+            result_type: the type to which the result is converted: a msgspec struct, a dataclass, a
+                TypedDict, or a class with ``model_validate``, such as a pydantic model.
             settings: ``timeout``, ``total_timeout``, ``reset_on_progress``, ``idempotent`` and
                 ``meta``, which :meth:`sansmcp.Client.call` explains.
 
@@ -138,13 +167,105 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
             The result of the response.
 
         Raises:
-            CallError: the call failed; the subclass says how.
+            CallError: the call failed; the subclass says how. InvalidResponse: the result does not
+                fit ``result_type``.
             LocalProtocolError: an argument is wrong, or the client belongs to another event loop.
         """
         self._check_loop()
+        if result_type is not None:
+            check_convertible(result_type)
         pending = _CallResult(self._loop)
         handle = self.begin_call(pending, method, params, on_progress, settings)
-        return await self._result_of(handle, pending)
+        result = await self._result_of(handle, pending)
+        if result_type is None:
+            return result
+        return typed_results.typed_result(result, result_type, method)
+
+    @overload
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        on_progress: OnProgress[Awaitable[None]] | None = None,
+        result_type: None = None,
+        **settings: Unpack[sansmcp.CallSettings],
+    ) -> Any: ...
+
+    @overload
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        on_progress: OnProgress[Awaitable[None]] | None = None,
+        result_type: type[Converted],
+        **settings: Unpack[sansmcp.CallSettings],
+    ) -> Converted: ...
+
+    async def call_tool(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        on_progress: OnProgress[Awaitable[None]] | None = None,
+        result_type: type[Any] | None = None,
+        **settings: Unpack[sansmcp.CallSettings],
+    ) -> Any:
+        """Call a tool, and wait for its result.
+
+        Without ``result_type``, the result of a tool that ran and failed has ``isError`` true, and
+        nothing is raised.
+
+        Args:
+            name: the name of the tool.
+            arguments: its arguments by name; None for none.
+            on_progress: as in :meth:`call`.
+            result_type: the type to which the structured content of the result is converted; see
+                :meth:`call`.
+            settings: as in :meth:`call`.
+
+        Returns:
+            The result, a JSON object; with ``result_type`` a value of that type.
+
+        Raises:
+            ToolFailed: ``result_type`` is given, and the tool failed.
+            CallError: as in :meth:`call`. InvalidResponse: there is no structured content, or it
+                does not fit ``result_type``.
+            LocalProtocolError: an argument is wrong, or the client belongs to another event loop.
+        """
+        if result_type is not None:
+            check_convertible(result_type)
+        result = await super().call_tool(name, arguments, on_progress=on_progress, **settings)
+        if result_type is None:
+            return result
+        return typed_results.typed_tool_result(result, result_type)
+
+    def tools(self) -> AsyncGenerator[sansmcp.schema.Tool, None]:
+        """Iterate over all tools; each page is requested when it is needed.
+
+        The iterator raises the exceptions of :meth:`call`, and InvalidResponse if a page has the
+        cursor of its own, or if there are more than 1,000 pages.
+        """
+        return self._items(typed_results.TOOLS)
+
+    def prompts(self) -> AsyncGenerator[sansmcp.schema.Prompt, None]:
+        """Iterate over all prompts, as :meth:`tools` does."""
+        return self._items(typed_results.PROMPTS)
+
+    def resources(self) -> AsyncGenerator[sansmcp.schema.Resource, None]:
+        """Iterate over all resources, as :meth:`tools` does."""
+        return self._items(typed_results.RESOURCES)
+
+    def resource_templates(self) -> AsyncGenerator[sansmcp.schema.ResourceTemplate, None]:
+        """Iterate over all resource templates, as :meth:`tools` does."""
+        return self._items(typed_results.RESOURCE_TEMPLATES)
+
+    async def _items(self, listing: typed_results.Listing) -> AsyncGenerator[Any, None]:
+        pages = typed_results.Pages(listing)
+        while not pages.is_done:
+            for item in pages.items(await self.call(pages.method, pages.params)):
+                yield item
 
     async def start_task(
         self,

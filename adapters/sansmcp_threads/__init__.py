@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from ._client import Client, ConcurrentClient, PendingCall, check_plain
     from ._driver import ThreadedServerDriver
     from ._fetch import Fetch, FetchClient, connect, on_abort
+    from ._group import ClientGroup
     from ._thread_pool import ThreadPool
 else:
     __getattr__, __dir__ = _lazy.names(
@@ -24,6 +25,7 @@ else:
             "._call": ("Call", "ThreadCall"),
             "._client": ("Client", "ConcurrentClient", "PendingCall", "check_plain"),
             "._fetch": ("Fetch", "FetchClient", "connect", "on_abort"),
+            "._group": ("ClientGroup",),
             "._driver": ("ThreadedServerDriver",),
             "._thread_pool": ("ThreadPool",),
             "sansmcp_local": ("DriverSettings",),
@@ -33,6 +35,7 @@ else:
 __all__ = [
     "Call",
     "Client",
+    "ClientGroup",
     "ConcurrentClient",
     "DriverSettings",
     "Fetch",

@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, TypeVar, overload
 
 import sansmcp
-from sansmcp import PendingResult
+from sansmcp import PendingResult, typed_results
 from sansmcp.auth.options import Login
 from sansmcp.base_client import OnProgress
+from sansmcp.codecs.conversion import check_convertible
 from sansmcp.drivers.client import RequestHandler
 from sansmcp.events import ClientEvent
 from sansmcp.messages import Params
@@ -23,6 +24,8 @@ from sansmcp.types import Self, Unpack, escape_controls
 from sansmcp_local import ki_protected, ki_unprotected, log_unexpected
 
 _logger = logging.getLogger("sansmcp")
+
+Converted = TypeVar("Converted")
 
 TaskHandle: TypeAlias = sansmcp.TaskHandle[Any, None]
 
@@ -48,12 +51,35 @@ class Client(sansmcp.ClientDriver[Any, None]):
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    @overload
     def call(
         self,
         method: str,
         params: Params | None = None,
         *,
         on_progress: OnProgress[None] | None = None,
+        result_type: None = None,
+        **settings: Unpack[sansmcp.CallSettings],
+    ) -> Any: ...
+
+    @overload
+    def call(
+        self,
+        method: str,
+        params: Params | None = None,
+        *,
+        on_progress: OnProgress[None] | None = None,
+        result_type: type[Converted],
+        **settings: Unpack[sansmcp.CallSettings],
+    ) -> Converted: ...
+
+    def call(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        method: str,
+        params: Params | None = None,
+        *,
+        on_progress: OnProgress[None] | None = None,
+        result_type: type[Any] | None = None,
         **settings: Unpack[sansmcp.CallSettings],
     ) -> Any:
         """Send a request, and wait for its result. Interrupting the wait cancels the request.
@@ -63,6 +89,8 @@ class Client(sansmcp.ClientDriver[Any, None]):
             params: its parameters.
             on_progress: a plain function, called with each ProgressReceived. If it raises, the call
                 is cancelled, and this method raises the same.
+            result_type: the type to which the result is converted: a msgspec struct, a dataclass, a
+                TypedDict, or a class with ``model_validate``, such as a pydantic model.
             settings: ``timeout``, ``total_timeout``, ``reset_on_progress``, ``idempotent`` and
                 ``meta``, which :meth:`sansmcp.Client.call` explains.
 
@@ -70,14 +98,105 @@ class Client(sansmcp.ClientDriver[Any, None]):
             The result of the response.
 
         Raises:
-            CallError: the call failed; the subclass says how.
+            CallError: the call failed; the subclass says how. InvalidResponse: the result does not
+                fit ``result_type``.
             LocalProtocolError: an argument is wrong, or another thread uses the client.
         """
         check_plain("on_progress", on_progress)
+        if result_type is not None:
+            check_convertible(result_type)
         with self.using():
             pending = PendingResult()
             handle = self.begin_call(pending, method, params, on_progress, settings)
-            return self._result_of(handle, pending)
+            result = self._result_of(handle, pending)
+        if result_type is None:
+            return result
+        return typed_results.typed_result(result, result_type, method)
+
+    @overload
+    def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        on_progress: OnProgress[None] | None = None,
+        result_type: None = None,
+        **settings: Unpack[sansmcp.CallSettings],
+    ) -> Any: ...
+
+    @overload
+    def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        on_progress: OnProgress[None] | None = None,
+        result_type: type[Converted],
+        **settings: Unpack[sansmcp.CallSettings],
+    ) -> Converted: ...
+
+    def call_tool(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        on_progress: OnProgress[None] | None = None,
+        result_type: type[Any] | None = None,
+        **settings: Unpack[sansmcp.CallSettings],
+    ) -> Any:
+        """Call a tool, and wait for its result.
+
+        Without ``result_type``, the result of a tool that ran and failed has ``isError`` true, and
+        nothing is raised.
+
+        Args:
+            name: the name of the tool.
+            arguments: its arguments by name; None for none.
+            on_progress: as in :meth:`call`.
+            result_type: the type to which the structured content of the result is converted; see
+                :meth:`call`.
+            settings: as in :meth:`call`.
+
+        Returns:
+            The result, a JSON object; with ``result_type`` a value of that type.
+
+        Raises:
+            ToolFailed: ``result_type`` is given, and the tool failed.
+            CallError: as in :meth:`call`. InvalidResponse: there is no structured content, or it
+                does not fit ``result_type``.
+            LocalProtocolError: an argument is wrong, or another thread uses the client.
+        """
+        if result_type is not None:
+            check_convertible(result_type)
+        result = super().call_tool(name, arguments, on_progress=on_progress, **settings)
+        if result_type is None:
+            return result
+        return typed_results.typed_tool_result(result, result_type)
+
+    def tools(self) -> Iterator[sansmcp.schema.Tool]:
+        """Iterate over all tools; each page is requested when it is needed.
+
+        The iterator raises the exceptions of :meth:`call`, and InvalidResponse if a page has the
+        cursor of its own, or if there are more than 1,000 pages.
+        """
+        return self._items(typed_results.TOOLS)
+
+    def prompts(self) -> Iterator[sansmcp.schema.Prompt]:
+        """Iterate over all prompts, as :meth:`tools` does."""
+        return self._items(typed_results.PROMPTS)
+
+    def resources(self) -> Iterator[sansmcp.schema.Resource]:
+        """Iterate over all resources, as :meth:`tools` does."""
+        return self._items(typed_results.RESOURCES)
+
+    def resource_templates(self) -> Iterator[sansmcp.schema.ResourceTemplate]:
+        """Iterate over all resource templates, as :meth:`tools` does."""
+        return self._items(typed_results.RESOURCE_TEMPLATES)
+
+    def _items(self, listing: typed_results.Listing) -> Iterator[Any]:
+        pages = typed_results.Pages(listing)
+        while not pages.is_done:
+            yield from pages.items(self.call(pages.method, pages.params))
 
     def start_task(
         self,

@@ -17,16 +17,18 @@ if TYPE_CHECKING:
     from sansmcp_threads import ThreadCall
 
     from ._client import Client, connect
+    from ._group import ClientGroup
     from ._server import RunningServer, serve
 else:
     __getattr__, __dir__ = _lazy.names(
         globals(),
         {
             "._client": ("Client", "connect"),
+            "._group": ("ClientGroup",),
             "._server": ("RunningServer", "serve"),
             "sansmcp_loop": ("Call",),
             "sansmcp_threads": ("ThreadCall",),
         },
     )
 
-__all__ = ["Call", "Client", "RunningServer", "ThreadCall", "connect", "serve"]
+__all__ = ["Call", "Client", "ClientGroup", "RunningServer", "ThreadCall", "connect", "serve"]

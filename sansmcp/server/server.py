@@ -453,10 +453,9 @@ class Server(StoreCompletions):
             perform: called with each effect, in order.
             on_event: called with each event, in order.
         """
-        effects = self._core.effects
         while True:
-            while effects:
-                perform(effects.popleft())
+            while not isinstance(effect := self.next_effect(), Idle):
+                perform(effect)
             if isinstance(event := self.next_event(), Idle):
                 return
             on_event(event)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import dataclasses
 import datetime
-import json
 import shlex
 import subprocess
 import sys
@@ -69,9 +68,7 @@ def test_from_an_empty_directory_to_an_answered_call(tmp_path: Path) -> None:
         text=True,
         check=True,
     )
-    result = json.loads(done.stdout)
-    shown = json.loads(CONSOLE.splitlines()[-1].replace('"complete", ...,', '"complete",'))
-    assert {name: result[name] for name in shown} == shown
+    assert done.stdout.splitlines() == CONSOLE.splitlines()[-1:]
 
 
 def test_the_first_lines_warn() -> None:

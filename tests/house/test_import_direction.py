@@ -10,7 +10,7 @@ from .sources import Module, adapters, core
 
 TIERS = (
     ("_lazy", "addresses", "messages", "shares", "types"),
-    ("credentials", "errors", "process", "store", "timers"),
+    ("credentials", "errors", "process", "schema", "store", "timers"),
     ("limits", "rates", "scopes"),
     ("app", "codecs", "memory_store", "revisions", "security", "states"),
     ("http", "meta_keys", "input_required", "tasks"),
@@ -21,7 +21,7 @@ TIERS = (
     ("auth", "h11_parser", "httptools_parser", "observer"),
     ("trace",),
     ("client", "server"),
-    ("event_source", "relay"),
+    ("event_source", "relay", "typed_results"),
     ("base_client", "http11"),
     ("base_call", "tokens"),
     ("drivers",),

@@ -21,6 +21,7 @@ PURE = {
     "base64",
     "binascii",
     "collections",
+    "contextlib",
     "difflib",
     "enum",
     "functools",
@@ -45,7 +46,7 @@ IN_ONE_PLACE = {
     "httptools": ("sansmcp.httptools_parser",),
     "importlib": ("sansmcp._lazy",),
     "ipaddress": ("sansmcp.addresses", "sansmcp.server.addresses"),
-    "msgspec": ("sansmcp.codecs.json", "sansmcp.codecs.members"),
+    "msgspec": ("sansmcp.codecs.conversion", "sansmcp.codecs.json", "sansmcp.codecs.members"),
     "sys": ("sansmcp.types",),
     "typing_extensions": ("sansmcp.types",),
 }
@@ -81,7 +82,11 @@ def impurities(module: Module) -> list[str]:
         if not is_allowed(imported, module.name)
     ]
     for node in ast.walk(module.tree):
-        if isinstance(node, ast.Name) and node.id in IMPURE_NAMES:
+        if (
+            isinstance(node, ast.Name)
+            and isinstance(node.ctx, ast.Load)
+            and node.id in IMPURE_NAMES
+        ):
             found.append(f"{module.name}:{node.lineno}: uses {node.id}")
     return found
 

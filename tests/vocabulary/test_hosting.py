@@ -27,7 +27,13 @@ from sansmcp import (
     ServerDriver,
     StreamKey,
 )
-from sansmcp.events import ClientResponseReceived, ServerEvent, SessionOpened, StoreFailed
+from sansmcp.events import (
+    ClientNotified,
+    ClientResponseReceived,
+    ServerEvent,
+    SessionOpened,
+    StoreFailed,
+)
 from sansmcp.server.calls import RunningCall
 
 from ..server.harness import ServerHarness, initialize, methods, notification, request
@@ -249,6 +255,12 @@ def test_notifications_reach_their_handlers(harness: DriverHarness) -> None:
         harness.post(notification(method, a=1), session)
     assert seen == [("told", {"a": 1}), ("notifications/roots/list_changed", None)]
     assert [type(bug) for bug in harness.host.bugs] == [Broken]
+
+
+def test_notifications_without_a_handler_are_events(harness: DriverHarness) -> None:
+    harness.post(notification("com.example/told"), harness.open_session())
+    told = [each for each in harness.host.seen if isinstance(each, ClientNotified)]
+    assert [each.notification.method for each in told] == ["com.example/told"]
 
 
 class Broken(Exception):

@@ -1,0 +1,1 @@
+"""Typed results, lists page by page, and groups of clients: against real servers."""

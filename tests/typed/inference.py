@@ -1,0 +1,37 @@
+"""What type checkers infer: mypy and pyright check this file with the others; it is never run."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from typing_extensions import assert_type
+
+import sansmcp
+import sansmcp_asyncio
+import sansmcp_blocking
+import sansmcp_httpx
+import sansmcp_trio
+
+from .test_results import Model, Plain, Struct, Typed
+
+
+async def loops(
+    client: sansmcp_asyncio.Client | sansmcp_trio.Client | sansmcp_httpx.Client,
+) -> None:
+    assert_type(await client.call_tool("add"), Any)
+    assert_type(await client.call_tool("add", result_type=Struct), Struct)
+    assert_type(await client.call_tool("add", {}, result_type=Plain, timeout=1), Plain)
+    assert_type(await client.call("tools/list", result_type=Typed), Typed)
+    async for tool in client.tools():
+        assert_type(tool, sansmcp.schema.Tool)
+        assert_type(tool["name"], str)
+    async for resource in client.resources():
+        assert_type(resource, sansmcp.schema.Resource)
+
+
+def threads(client: sansmcp_blocking.Client | sansmcp_httpx.BlockingClient) -> None:
+    assert_type(client.call_tool("add"), Any)
+    assert_type(client.call_tool("add", result_type=Model), Model)
+    assert_type(client.call("tools/list", result_type=Typed), Typed)
+    for prompt in client.prompts():
+        assert_type(prompt, sansmcp.schema.Prompt)

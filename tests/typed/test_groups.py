@@ -1,0 +1,113 @@
+"""``ClientGroup``: several servers of a file, and their tools by names that are unique."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import trio
+
+import sansmcp_asyncio
+import sansmcp_blocking
+import sansmcp_trio
+from sansmcp import CallError, LocalProtocolError
+
+TOOLS = ["one_add", "two_add", "t0"]
+
+SERVER = """
+import sansmcp, sansmcp_blocking, os, sys
+app = sansmcp.App("calculator", "1.0")
+
+@app.handler("tools/list")
+def tools(call):
+    names = sys.argv[1:]
+    return {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in names]}
+
+@app.handler("tools/call")
+def call_tool(call):
+    told = {"tool": call.params["name"], "who": os.environ["WHO"]}
+    return {"content": [], "structuredContent": told}
+
+with sansmcp_blocking.serve(app, stdio=True) as server:
+    server.wait()
+"""
+
+
+async def use_async(group: Any) -> dict[str, Any]:
+    async with group:
+        listed = [tool["name"] for tool in await group.tools()]
+        called = await group.call_tool("two_add")
+        with pytest.raises(LocalProtocolError, match="'add'"):
+            await group.call_tool("add")
+    return {"listed": listed, "called": called, "failures": list(group.failures)}
+
+
+def use_blocking(file: Path, **options: Any) -> dict[str, Any]:
+    with sansmcp_blocking.ClientGroup(file, **options) as group:
+        called = group.call_tool("two_add", result_type=dict)
+        listed = [tool["name"] for tool in group.tools()]
+    return {
+        "listed": listed,
+        "called": {"structuredContent": called},
+        "failures": list(group.failures),
+    }
+
+
+def use_asyncio(file: Path, **options: Any) -> Any:
+    return asyncio.run(use_async(sansmcp_asyncio.ClientGroup(file, **options)))
+
+
+def use_trio(file: Path, **options: Any) -> Any:
+    async def main() -> Any:
+        return await use_async(sansmcp_trio.ClientGroup(file, **options))
+
+    return trio.run(main)
+
+
+USES = [use_asyncio, use_blocking, use_trio]
+
+
+@pytest.fixture
+def file(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two servers that have a tool of the same name, one over HTTP, and a broken one."""
+    monkeypatch.setenv("GROUP_SECOND", "the second")
+    script = tmp_path / "server.py"
+    script.write_text(SERVER, "utf-8")
+    servers: dict[str, Any] = {
+        "one": {"command": sys.executable, "args": [str(script), "add"], "env": {"WHO": "x"}},
+        "broken": {"command": sys.executable, "args": ["-c", "raise SystemExit(3)"]},
+        "two": {
+            "command": sys.executable,
+            "args": [str(script), "add"],
+            "env": {"WHO": "${GROUP_SECOND}"},
+        },
+        "http": {"url": url, "headers": {"x-tenant": "acme"}},
+    }
+    file = tmp_path / "servers.json"
+    file.write_text(json.dumps({"mcpServers": servers}), "utf-8")
+    return file
+
+
+@pytest.mark.parametrize("use", USES)
+def test_tools_of_all_servers(use: Callable[..., Any], file: Path) -> None:
+    found = use(file)
+    assert found["listed"][:3] == TOOLS
+    assert found["called"]["structuredContent"] == {"tool": "add", "who": "the second"}
+    assert found["failures"] == ["broken"]
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_broken_server_can_raise(use: Callable[..., Any], file: Path) -> None:
+    with pytest.raises(CallError):
+        use(file, raises=True)
+
+
+@pytest.mark.parametrize("use", USES)
+def test_a_file_that_is_none_is_refused(use: Callable[..., Any], tmp_path: Path) -> None:
+    with pytest.raises(LocalProtocolError, match="Cannot read"):
+        use(tmp_path / "none.json")
