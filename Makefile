@@ -14,6 +14,9 @@
 # make bench    parsers, servers, clients and more next to others, in at most 15 minutes, and
 #     build/bench/index.html; make bench-quick: in two minutes
 # make bench-plots   put the plots and ratios of the last run into the checkout
+# make docs     the documentation site, in build/site
+# make frameworks   tools for LangChain, smolagents, Pydantic AI and OpenAI Agents, in environments
+# make release-check   what has to hold before a release
 # make format   put the code into its shape
 
 PYTHON ?= python3
@@ -27,7 +30,7 @@ CORE = tests/codecs tests/vocabulary tests/client tests/server tests/auth tests/
 # Compiled files save each worker ten seconds of rewriting assertions, and each process of a test some.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check core others thorough tests flakes conformance simulate planted requirements requirements-proof fuzz chaos fleet schemas bench bench-bridges bench-quick bench-plots format clean
+.PHONY: demo test check core others thorough tests flakes conformance simulate planted requirements requirements-proof fuzz chaos fleet schemas bench bench-bridges bench-quick bench-plots docs frameworks release-check format clean
 
 demo: $(VENV)/installed-cli
 	$(BIN)/sansmcp demo
@@ -114,6 +117,17 @@ bench-quick: $(VENV)/installed-bench
 # Puts the plots and ratios of the last runs, which are in build/bench, into the checkout.
 bench-plots:
 	$(PYTHON) -m benchmarks.plot
+
+# Each in an environment of its own, because their dependencies exclude each other.
+frameworks: $(VENV)/installed-dev
+	$(BIN)/python -m tests.frameworks
+
+# The documentation site, in build/site.
+docs: $(VENV)/installed-docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+release-check: $(VENV)/installed-dev
+	$(BIN)/python -m tests.release_check
 
 format: $(VENV)/installed-dev
 	$(BIN)/ruff check --fix
