@@ -3,26 +3,16 @@
 import asyncio
 import json
 import sys
-from contextlib import AsyncExitStack
-from pathlib import Path
 
 import sansmcp_asyncio
 
 
 async def main() -> None:
-    servers = json.loads(Path(sys.argv[1]).read_text())["mcpServers"]
-    tools: dict[str, tuple[sansmcp_asyncio.Client, str]] = {}
-    async with AsyncExitStack() as stack:
-        for name, server in servers.items():
-            connecting = sansmcp_asyncio.connect([server["command"], *server["args"]])
-            client = await stack.enter_async_context(connecting)
-            for tool in (await client.list_tools())["tools"]:
-                tools[f"{name}_{tool['name']}"] = client, tool["name"]
-        print(json.dumps(sorted(tools)), flush=True)
+    async with sansmcp_asyncio.ClientGroup(sys.argv[1]) as group:
+        print(json.dumps(sorted(tool["name"] for tool in await group.tools())), flush=True)
         while line := await asyncio.to_thread(sys.stdin.readline):
             call = json.loads(line)
-            client, name = tools[call["tool"]]
-            result = await client.call_tool(name, call["arguments"])
+            result = await group.call_tool(call["tool"], call["arguments"])
             print(result["content"][0]["text"], flush=True)
 
 
