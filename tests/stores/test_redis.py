@@ -108,9 +108,9 @@ def seqs_of(store: WaitingRedis, key: StreamKey = KEY) -> list[int]:
 
 def wait(condition: Callable[[], Any]) -> None:
     """Wait until another thread or process has made a condition true."""
-    give_up = time.monotonic() + 20
+    give_up = time.monotonic() + 90
     while not condition():
-        assert time.monotonic() < give_up, "waited for 20 seconds"
+        assert time.monotonic() < give_up, "waited for 90 seconds"
         time.sleep(0.001)
 
 
