@@ -34,6 +34,9 @@ EXTRA_OF = {
 }
 """The extra that brings what a package needs beyond the requirements of all."""
 
+STANDARD = sys.stdlib_module_names | {"tomllib"}
+"""The modules of the standard library; tomllib has been one since Python 3.11."""
+
 IMPORTED_AS = {"opentelemetry-api": "opentelemetry"}
 """The packages of distributions that have another name."""
 
@@ -62,7 +65,7 @@ def undeclared(modules: list[Module], declared: set[str]) -> set[str]:
         for part in module.imports()
         if not part.is_for_types
     }
-    return imported - declared - sys.stdlib_module_names - set(TOPS)
+    return imported - declared - STANDARD - set(TOPS)
 
 
 def files_of_the_tree() -> set[str]:
