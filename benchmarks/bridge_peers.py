@@ -10,7 +10,7 @@
 
 Each has a tool "echo", which gives back its text, followed by as many bytes as ``size`` says. A
 second argument is a file to which all but the official SDK append the text of each call that they
-have answered. A third are the seconds after which the first one is killed, whatever it does then.
+have answered. A third is the time in seconds after which the first one is killed.
 Its process is small, since it imports nothing else.
 """
 

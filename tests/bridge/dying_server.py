@@ -2,8 +2,7 @@
 
     python -m tests.bridge.dying_server SECONDS FILE
 
-It uses nothing of this library. It is killed in the middle of whatever it does, ``SECONDS`` after
-its first call.
+It uses nothing of this library. It is killed ``SECONDS`` after its first call, even while it writes.
 """
 
 from __future__ import annotations
