@@ -2,7 +2,8 @@
 
     python -m tests.bridge.dying_server SECONDS FILE
 
-It uses nothing of this library. It is killed ``SECONDS`` after its first call, even while it writes.
+It uses nothing of this library. It is killed ``SECONDS`` after its first call, even while it
+writes.
 """
 
 from __future__ import annotations
