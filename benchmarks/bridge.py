@@ -233,9 +233,9 @@ async def _costs(
 ) -> str:
     for each in parts:
         await each.calls(callers, seconds / 4, size)  # to warm up
-    found = [
-        [(await each.calls(callers, seconds, size)).cpu for each in parts] for _ in range(rounds)
-    ]
+    found: list[list[float]] = []
+    for _ in range(rounds):
+        found.append([(await each.calls(callers, seconds, size)).cpu for each in parts])
     ratios = [bridge / (echo + client) for echo, client, bridge in found]
     echo, client, bridge = (statistics.median(each) for each in zip(*found, strict=True))
     return (

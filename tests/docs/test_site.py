@@ -13,12 +13,14 @@ from pathlib import Path
 import pytest
 
 from .documents import ROOT
-from .site import public_names
 
-pytestmark = pytest.mark.skipif(
-    sys.version_info < (3, 11),
-    reason="the last mkdocstrings for Python 3.10 does not work with its pymdown-extensions",
-)
+if sys.version_info < (3, 11):
+    pytest.skip(
+        "the last mkdocstrings for Python 3.10 does not work with its pymdown-extensions",
+        allow_module_level=True,
+    )
+
+from .site import public_names  # noqa: E402 (needs mkdocs)
 
 _LOADING = {"script": "src", "img": "src", "iframe": "src", "source": "src"}
 """What a browser loads by itself, and the attribute that says from where."""
