@@ -60,10 +60,12 @@ core: $(VENV)/installed-dev
 others: $(VENV)/installed-dev
 	$(PYTEST) -n 3 -m "not thorough" $(CORE:%=--ignore=%)
 
-# All tests, nothing else: for other versions of Python, or of the dependencies
-# (CONSTRAINTS="--constraint tests/lowest.txt").
+# The tests for other versions of Python, or of the dependencies (CONSTRAINTS="--constraint
+# tests/lowest.txt"). Left out is what they change nothing of: further cases of other tests, other
+# implementations, and the tools and documents of the checkout.
+ONCE = tests/conformance tests/docs tests/interop tests/lines tests/planted tests/requirements_proof
 tests: $(VENV)/installed-dev
-	$(PYTEST) -n 3
+	$(PYTEST) -n 3 -m "not thorough and not node" $(ONCE:%=--ignore=%)
 
 # TESTS=tests/loop runs a part of them.
 RUNS = 20
@@ -136,8 +138,9 @@ format: $(VENV)/installed-dev
 clean:
 	rm -rf $(VENV)
 
-# Installed again only when what is needed has changed.
+# Installed again only when what is needed has changed. WITHOUT="jiter msgspec" leaves these out.
 $(VENV)/installed-%: setup.cfg pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]' $(CONSTRAINTS)
+	$(if $(WITHOUT),$(BIN)/python -m pip uninstall --quiet --yes $(WITHOUT))
 	touch $@
