@@ -35,3 +35,13 @@ def threads(client: sansmcp_blocking.Client | sansmcp_httpx.BlockingClient) -> N
     assert_type(client.call("tools/list", result_type=Typed), Typed)
     for prompt in client.prompts():
         assert_type(prompt, sansmcp.schema.Prompt)
+
+
+async def groups(
+    group: sansmcp_asyncio.ClientGroup | sansmcp_trio.ClientGroup,
+    blocking: sansmcp_blocking.ClientGroup,
+) -> None:
+    assert_type(await group.call_tool("add"), Any)
+    assert_type(await group.call_tool("add", {}, result_type=Struct, timeout=1), Struct)
+    assert_type(blocking.call_tool("add"), Any)
+    assert_type(blocking.call_tool("add", {}, result_type=Model), Model)
