@@ -15,6 +15,7 @@
 #     build/bench/index.html; make bench-quick: in two minutes
 # make bench-plots   put the plots and ratios of the last run into the checkout
 # make docs     the documentation site, in build/site
+# make screenshots   what the command shows: the picture, and the sessions in the README
 # make frameworks   tools for LangChain, smolagents, Pydantic AI and OpenAI Agents, in environments
 # make release-check   what has to hold before a release
 # make format   put the code into its shape
@@ -30,7 +31,7 @@ CORE = tests/codecs tests/vocabulary tests/client tests/server tests/auth tests/
 # Compiled files save each worker ten seconds of rewriting assertions, and each process of a test some.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check core others thorough tests flakes conformance simulate planted requirements requirements-proof fuzz chaos fleet schemas bench bench-bridges bench-quick bench-plots docs frameworks release-check format clean
+.PHONY: demo test check core others thorough tests flakes conformance simulate planted requirements requirements-proof fuzz chaos fleet schemas bench bench-bridges bench-quick bench-plots docs screenshots frameworks release-check format clean
 
 demo: $(VENV)/installed-cli
 	$(BIN)/sansmcp demo
@@ -127,6 +128,9 @@ frameworks: $(VENV)/installed-dev
 # The documentation site, in build/site.
 docs: $(VENV)/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+screenshots: $(VENV)/installed-dev
+	$(BIN)/python -m tests.docs.screenshots
 
 release-check: $(VENV)/installed-dev
 	$(BIN)/python -m tests.release_check
