@@ -69,7 +69,11 @@ def check_value(value: Any, type: Any) -> None:
 
     Instances of classes have been checked where they were made.
     """
-    msgspec.convert(value, type, dec_hook=lambda kind, value: value)
+    try:
+        msgspec.convert(value, type, dec_hook=lambda kind, value: value)
+    except msgspec.ValidationError as error:
+        text = f"The function has returned what its annotation does not allow: {error}"
+        raise ValueError(text) from None
 
 
 def to_json(value: Any) -> Any:

@@ -289,7 +289,8 @@ def test_a_result_is_held_to_its_schema(
 ) -> None:
     result, _ = _result_of(mcp_client, tools, "2025-11-25", Place, {"street": 1})
     assert result["isError"]
-    assert "Expected `str`, got `int` - at `$.street`" in caplog.text
+    text = "what its annotation does not allow: Expected `str`, got `int` - at `$.street`"
+    assert text in caplog.text
 
 
 def test_an_error_of_the_protocol_goes_on(mcp_client: Connect, tools: Tools) -> None:
