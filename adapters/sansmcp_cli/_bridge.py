@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import sansmcp
 from sansmcp.codecs.json import as_object
@@ -194,13 +194,12 @@ def _configured_one(
         "trace": tracer(server.name) if options.trace else None,
     }
     if isinstance(server.target, str):
-        given = cast("list[tuple[str, str]]", server.settings.get("headers", []))
-        settings["headers"] = [*headers_of(options), *given]
-        if not any(header.lower() == "authorization" for header, _ in given):
+        settings["headers"] = [*headers_of(options), *server.headers]
+        if not any(header.lower() == "authorization" for header, _ in server.headers):
             authorization = authorization_for(options, server.target)
             settings["authorization"] = stack.enter_context(authorization)
     else:
-        settings["env"] = {**(common.get("env") or {}), **(server.settings.get("env") or {})}
+        settings["env"] = {**(common.get("env") or {}), **server.env}
     return Upstream(server.name, server.target, settings)
 
 

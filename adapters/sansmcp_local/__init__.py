@@ -10,7 +10,8 @@
   :func:`principal_of`, :func:`set_options`, :func:`allowed_addresses`, :func:`connect_unix`.
 * Server processes of clients: :class:`ServerProcess`, :class:`ChildProcess`,
   :func:`process_arguments`, :func:`environment_of`, :func:`signal_group`.
-* Several servers of a client: :func:`read_servers`, :class:`ServerGroup`.
+* Several servers of a client: :func:`read_servers`, :func:`configured_server`,
+  :func:`unique_names`, :class:`ServerGroup`.
 * Logging: :func:`announce`, :func:`log_event`, :func:`log_unexpected`.
 * Ctrl-C in blocking code: :func:`ki_protected`, :func:`ki_unprotected`, :func:`interrupts_kept`.
 """
@@ -32,7 +33,13 @@ if TYPE_CHECKING:
         pull,
         server_parts,
     )
-    from ._mcp_servers import ConfiguredServer, ServerGroup, read_servers
+    from ._mcp_servers import (
+        ConfiguredServer,
+        ServerGroup,
+        configured_server,
+        read_servers,
+        unique_names,
+    )
     from ._options import explains
     from ._processes import (
         START_ERRORS,
@@ -79,7 +86,9 @@ else:
             "._mcp_servers": (
                 "ConfiguredServer",
                 "ServerGroup",
+                "configured_server",
                 "read_servers",
+                "unique_names",
             ),
             "._options": ("explains",),
             "._processes": (
@@ -129,6 +138,7 @@ __all__ = [
     "allowed_addresses",
     "announce",
     "client_parts",
+    "configured_server",
     "connect_unix",
     "connection_info",
     "environment_of",
@@ -153,4 +163,5 @@ __all__ = [
     "server_parts",
     "set_options",
     "signal_group",
+    "unique_names",
 ]

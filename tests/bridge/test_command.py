@@ -112,8 +112,12 @@ def test_wrong_usage(words: tuple[str, ...], error: str) -> None:
     ("servers", "error"),
     [
         ({}, "has no servers"),
-        ({"a": {}}, 'a needs a "url" or a "command"'),
-        ({"a": {"command": "x", "env": {"B": "${SANSMCP_NOT_SET}"}}}, "SANSMCP_NOT_SET is not set"),
+        ({"a": {}}, 'a needs either a "url" or a "command"'),
+        ({"a": {"command": "x", "cwd": 1}}, 'a: "cwd" must be a text'),
+        (
+            {"a": {"command": "x", "env": {"B": "${SANSMCP_NOT_SET}"}}},
+            "a needs the environment variable SANSMCP_NOT_SET, which is not set",
+        ),
     ],
     ids=str,
 )
