@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     )
     from ._state_file import State, StateFile, read_state
     from ._streams import StandardStreams
-    from ._unix import connect_unix, listen_unix
+    from ._unix import UNIX_DELAYS, connect_unix, listen_unix
 else:
     __getattr__, __dir__ = _lazy.names(
         globals(),
@@ -110,13 +110,14 @@ else:
             ),
             "._state_file": ("State", "StateFile", "read_state"),
             "._streams": ("StandardStreams",),
-            "._unix": ("connect_unix", "listen_unix"),
+            "._unix": ("UNIX_DELAYS", "connect_unix", "listen_unix"),
         },
     )
 
 __all__ = [
     "BACKLOG",
     "START_ERRORS",
+    "UNIX_DELAYS",
     "ChildProcess",
     "ClientParts",
     "ConfiguredServer",
