@@ -15,6 +15,7 @@
 #     build/bench/index.html; make bench-quick: in two minutes
 # make bench-plots   put the plots and ratios of the last run into the checkout
 # make docs     the documentation site, in build/site
+# make screenshots   what the command shows: the picture, and the sessions in the README
 # make frameworks   tools for LangChain, smolagents, Pydantic AI and OpenAI Agents, in environments
 # make release-check   what has to hold before a release
 # make format   put the code into its shape
@@ -30,7 +31,7 @@ CORE = tests/codecs tests/vocabulary tests/client tests/server tests/auth tests/
 # Compiled files save each worker ten seconds of rewriting assertions, and each process of a test some.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test check core others thorough tests flakes conformance simulate planted requirements requirements-proof fuzz chaos fleet schemas bench bench-bridges bench-quick bench-plots docs frameworks release-check format clean
+.PHONY: demo test check core others thorough tests flakes conformance simulate planted requirements requirements-proof fuzz chaos fleet schemas bench bench-bridges bench-quick bench-plots docs screenshots frameworks release-check format clean
 
 demo: $(VENV)/installed-cli
 	$(BIN)/sansmcp demo
@@ -60,10 +61,12 @@ core: $(VENV)/installed-dev
 others: $(VENV)/installed-dev
 	$(PYTEST) -n 3 -m "not thorough" $(CORE:%=--ignore=%)
 
-# All tests, nothing else: for other versions of Python, or of the dependencies
-# (CONSTRAINTS="--constraint tests/lowest.txt").
+# The tests for other versions of Python, or of the dependencies (CONSTRAINTS="--constraint
+# tests/lowest.txt"). Left out is what they change nothing of: further cases of other tests, other
+# implementations, and the tools and documents of the checkout.
+ONCE = tests/conformance tests/docs tests/interop tests/lines tests/planted tests/requirements_proof
 tests: $(VENV)/installed-dev
-	$(PYTEST) -n 3
+	$(PYTEST) -n 3 -m "not thorough and not node" $(ONCE:%=--ignore=%)
 
 # TESTS=tests/loop runs a part of them.
 RUNS = 20
@@ -126,6 +129,9 @@ frameworks: $(VENV)/installed-dev
 docs: $(VENV)/installed-docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
 
+screenshots: $(VENV)/installed-dev
+	$(BIN)/python -m tests.docs.screenshots
+
 release-check: $(VENV)/installed-dev
 	$(BIN)/python -m tests.release_check
 
@@ -136,8 +142,9 @@ format: $(VENV)/installed-dev
 clean:
 	rm -rf $(VENV)
 
-# Installed again only when what is needed has changed.
+# Installed again only when what is needed has changed. WITHOUT="jiter msgspec" leaves these out.
 $(VENV)/installed-%: setup.cfg pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]' $(CONSTRAINTS)
+	$(if $(WITHOUT),$(BIN)/python -m pip uninstall --quiet --yes $(WITHOUT))
 	touch $@

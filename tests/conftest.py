@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import signal
 import sys
 from collections.abc import Generator
@@ -16,11 +17,12 @@ from .leak_check import freeze_what_is_there
 from .timed_harness import hours_after
 
 # How long an example takes says something of the machine, nothing of the code. Each run has other
-# examples, and the suite is run often.
+# examples, and the suite is run often. SANSMCP_EXAMPLES is how many a property gets where the same
+# run tries it on another version of Python, too.
 hypothesis.settings.register_profile(
     "untimed",
     deadline=None,
-    max_examples=50,
+    max_examples=int(os.environ.get("SANSMCP_EXAMPLES", "50")),
     suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("untimed")

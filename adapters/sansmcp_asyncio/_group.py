@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Any
 
 import sansmcp_loop
 from sansmcp_local import ConfiguredServer, ConnectSettings
+from sansmcp_loop import StartTask, wait_all_shielded
 
 from ._client import Client, connect
 
@@ -17,3 +21,18 @@ class ClientGroup(sansmcp_loop.ClientGroup):
         self, server: ConfiguredServer, settings: ConnectSettings
     ) -> AbstractAsyncContextManager[Client]:
         return connect(server.target, **settings)
+
+    @asynccontextmanager
+    async def _tasks(self) -> AsyncGenerator[StartTask, None]:
+        tasks: list[asyncio.Task[None]] = []
+
+        def start(work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
+            tasks.append(asyncio.create_task(work(*arguments)))
+
+        try:
+            yield start
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await wait_all_shielded(tasks)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import shutil
+import sys
+import textwrap
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -31,6 +34,10 @@ _FEATURES = (
 
 _USUAL_PATHS = (("/mcp", STREAMABLE_HTTP), ("/sse", HTTP_SSE))
 """The usual paths of endpoints, to suggest if another path fails."""
+
+_LABEL_WIDTH = 24
+_NARROWEST = 40
+"""Columns that text gets also where the terminal is too narrow for it."""
 
 
 @attrs.define
@@ -243,8 +250,16 @@ def _show(findings: _ProbeReport) -> None:
 
 
 def _row(label: str, text: str) -> None:
-    """Print a row of the table; text of several lines stays in its column."""
-    first, *others = text.split("\n")
+    """Print a row of the table; text that takes several lines stays in its column."""
+    first, *others = [part for line in text.split("\n") for part in _wrapped(line)]
     print_line(f"{label:<23} {first}".rstrip())
     for line in others:
-        print_line(" " * 24 + line)
+        print_line(" " * _LABEL_WIDTH + line)
+
+
+def _wrapped(line: str) -> list[str]:
+    """Break a line at the width of the terminal; programs get it whole."""
+    if not sys.stdout.isatty():
+        return [line]
+    width = max(shutil.get_terminal_size().columns - _LABEL_WIDTH, _NARROWEST)
+    return textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""]

@@ -11,7 +11,7 @@ from sansmcp import _lazy
 if TYPE_CHECKING:
     from ._asyncio import AsyncioTask, wait_all_shielded
     from ._client import AwaitableClient, Client, RequestHandler, perform
-    from ._group import ClientGroup
+    from ._group import ClientGroup, StartTask
     from ._http import HttpExchange, HttpServing
     from ._loops import DeadlineTimer, Event, Loop, Task, current_loop
     from ._machine import PendingResult, TimeoutScheduler
@@ -22,7 +22,7 @@ else:
         {
             "._asyncio": ("AsyncioTask", "wait_all_shielded"),
             "._client": ("RequestHandler", "AwaitableClient", "Client", "perform"),
-            "._group": ("ClientGroup",),
+            "._group": ("ClientGroup", "StartTask"),
             "._http": ("HttpExchange", "HttpServing"),
             "._loops": ("DeadlineTimer", "Event", "Loop", "Task", "current_loop"),
             "._machine": ("PendingResult", "TimeoutScheduler"),
@@ -45,6 +45,7 @@ __all__ = [
     "PendingResult",
     "RequestHandler",
     "RunningServer",
+    "StartTask",
     "Task",
     "TimeoutScheduler",
     "current_loop",

@@ -3,22 +3,49 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeAlias, TypeVar, overload
+
+import attrs
 
 import sansmcp
-from sansmcp.types import Self
+from sansmcp.base_client import OnProgress
+from sansmcp.types import Self, Unpack
 from sansmcp_local import ConfiguredServer, ConnectSettings, ServerGroup
 
 from ._client import Client
+from ._loops import Event, current_loop
+from ._machine import PendingResult
+
+Converted = TypeVar("Converted")
+
+StartTask: TypeAlias = Callable[..., object]
+"""Runs an async function, with the given arguments, in a task."""
+
+
+@attrs.frozen
+class _Opening:
+    """A server that a task connects to, and then keeps connected."""
+
+    server: ConfiguredServer
+    opened: PendingResult
+    """The client."""
+    closed: Event
+
+
+async def _close_all(opening: Collection[_Opening], closing: Event) -> None:
+    closing.set()
+    for each in opening:
+        await each.closed.wait()
 
 
 class ClientGroup(ServerGroup[Client]):
     """The servers of an ``mcpServers`` file: ``async with ClientGroup(file) as group:``.
 
-    The block connects to them one after the other, and its end closes all clients.
+    The block begins with connecting to all of them at the same time, and its end closes all
+    clients.
     """
 
     _stack: AsyncExitStack
@@ -29,16 +56,49 @@ class ClientGroup(ServerGroup[Client]):
     ) -> AbstractAsyncContextManager[Client]:
         """Call ``connect()`` of the adapter."""
 
+    @abstractmethod
+    def _tasks(self) -> AbstractAsyncContextManager[StartTask]:
+        """Return a block that gives the function to start tasks in.
+
+        Its end waits for the tasks. It cancels them first if the block is left by an exception.
+        """
+
     async def __aenter__(self) -> Self:
+        loop = current_loop()
+        closing = loop.event()
+        opening = [
+            _Opening(server, PendingResult(loop.event()), loop.event()) for server in self.servers
+        ]
         async with AsyncExitStack() as stack:
-            for server in self.servers:
+            start = await stack.enter_async_context(self._tasks())
+            for each in opening:
+                start(self._keep_open, each, closing)
+            errors: list[tuple[ConfiguredServer, sansmcp.CallError]] = []
+            for each in opening:
                 try:
-                    connecting = self._connect(server, self.settings_of(server))
-                    self.clients[server.name] = await stack.enter_async_context(connecting)
+                    self.clients[each.server.name] = await each.opened.wait()
                 except sansmcp.CallError as error:
-                    self.leave_out(server, error)
+                    errors.append((each.server, error))
+            # An exception would cancel the tasks, and clients in the middle of their end.
+            stack.push_async_callback(_close_all, opening, closing)
+            for server, reason in errors:
+                self.leave_out(server, reason)
             self._stack = stack.pop_all()
         return self
+
+    async def _keep_open(self, opening: _Opening, closing: Event) -> None:
+        """Connect to a server, and close the client after ``closing`` is set."""
+        server = opening.server
+        try:
+            async with self._connect(server, self.settings_of(server)) as client:
+                opening.opened.set_result(client)
+                await closing.wait()
+        except Exception as error:
+            if opening.opened.is_done:
+                raise
+            opening.opened.set_exception(error)
+        finally:
+            opening.closed.set()
 
     async def __aexit__(
         self,
@@ -59,6 +119,28 @@ class ClientGroup(ServerGroup[Client]):
             if client.has_tools:
                 lists[name] = [tool async for tool in client.tools()]
         return self.set_tools(lists)
+
+    @overload
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        on_progress: OnProgress[Awaitable[None]] | None = None,
+        result_type: None = None,
+        **settings: Unpack[sansmcp.CallSettings],
+    ) -> Any: ...
+
+    @overload
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        on_progress: OnProgress[Awaitable[None]] | None = None,
+        result_type: type[Converted],
+        **settings: Unpack[sansmcp.CallSettings],
+    ) -> Converted: ...
 
     async def call_tool(
         self, name: str, arguments: Mapping[str, Any] | None = None, **settings: Any

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Coroutine, Mapping
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar, overload
 
 import sansmcp
 import sansmcp_loop
@@ -18,6 +18,8 @@ from sansmcp_loop import RequestHandler, Task, current_loop
 
 from ._network import Connection, Network
 from ._server import Server, serve
+
+Converted = TypeVar("Converted")
 
 
 class LoopClient(sansmcp_loop.AwaitableClient):
@@ -183,16 +185,86 @@ class Client(BaseClient[Any, None]):
         self._client = client
         self.events: list[ClientEvent] = []
 
+    @overload
     def call(
         self,
         method: str,
         params: Params | None = None,
         *,
         on_progress: OnProgress[None] | None = None,
+        result_type: None = None,
+        **settings: Unpack[sansmcp.CallSettings],
+    ) -> Any: ...
+
+    @overload
+    def call(
+        self,
+        method: str,
+        params: Params | None = None,
+        *,
+        on_progress: OnProgress[None] | None = None,
+        result_type: type[Converted],
+        **settings: Unpack[sansmcp.CallSettings],
+    ) -> Converted: ...
+
+    def call(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        method: str,
+        params: Params | None = None,
+        *,
+        on_progress: OnProgress[None] | None = None,
+        result_type: type[Any] | None = None,
         **settings: Unpack[sansmcp.CallSettings],
     ) -> Any:
-        """Send any request, and wait for its result."""
-        return self.start(method, params, on_progress=on_progress, **settings).result()
+        """Send any request, and wait for its result.
+
+        ``result_type`` is the type to which the result is converted, as in the other clients.
+        """
+        work = self._client.call(
+            method, params, on_progress=on_progress, result_type=result_type, **settings
+        )
+        return self._begin(work).result()
+
+    @overload
+    def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        on_progress: OnProgress[None] | None = None,
+        result_type: None = None,
+        **settings: Unpack[sansmcp.CallSettings],
+    ) -> Any: ...
+
+    @overload
+    def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        on_progress: OnProgress[None] | None = None,
+        result_type: type[Converted],
+        **settings: Unpack[sansmcp.CallSettings],
+    ) -> Converted: ...
+
+    def call_tool(  # pyright: ignore[reportIncompatibleMethodOverride]
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        on_progress: OnProgress[None] | None = None,
+        result_type: type[Any] | None = None,
+        **settings: Unpack[sansmcp.CallSettings],
+    ) -> Any:
+        """Call a tool, and wait for its result.
+
+        ``result_type`` is the type to which its structured content is converted, as in the other
+        clients. With it, a tool that failed raises :class:`sansmcp.ToolFailed`.
+        """
+        work = self._client.call_tool(
+            name, arguments, on_progress=on_progress, result_type=result_type, **settings
+        )
+        return self._begin(work).result()
 
     def start(
         self,
@@ -203,7 +275,9 @@ class Client(BaseClient[Any, None]):
         **settings: Unpack[sansmcp.CallSettings],
     ) -> PendingCall:
         """Send any request, and return. It runs while virtual time passes."""
-        work = self._client.call(method, params, on_progress=on_progress, **settings)
+        return self._begin(self._client.call(method, params, on_progress=on_progress, **settings))
+
+    def _begin(self, work: Coroutine[Any, Any, Any]) -> PendingCall:
         task = self._network.loop.create_task(work)
         self._network.sleep(0)
         return PendingCall(self._network, task)

@@ -6,19 +6,23 @@ from abc import abstractmethod
 from collections.abc import Mapping
 from contextlib import AbstractContextManager, ExitStack
 from types import TracebackType
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import sansmcp
-from sansmcp.types import Self
+from sansmcp.base_client import OnProgress
+from sansmcp.types import Self, Unpack
 from sansmcp_local import ConfiguredServer, ConnectSettings, ServerGroup
 
 from ._client import Client
+
+Converted = TypeVar("Converted")
 
 
 class ClientGroup(ServerGroup[Client]):
     """The servers of an ``mcpServers`` file: ``with ClientGroup(file) as group:``.
 
-    The block connects to them one after the other, and its end closes all clients.
+    The block begins with connecting to them one after the other, so that Ctrl-C interrupts it as
+    it does a single ``connect()``. Its end closes all clients.
     """
 
     _stack: ExitStack
@@ -59,6 +63,28 @@ class ClientGroup(ServerGroup[Client]):
             if client.has_tools:
                 lists[name] = list(client.tools())
         return self.set_tools(lists)
+
+    @overload
+    def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        on_progress: OnProgress[None] | None = None,
+        result_type: None = None,
+        **settings: Unpack[sansmcp.CallSettings],
+    ) -> Any: ...
+
+    @overload
+    def call_tool(
+        self,
+        name: str,
+        arguments: Mapping[str, Any] | None = None,
+        *,
+        on_progress: OnProgress[None] | None = None,
+        result_type: type[Converted],
+        **settings: Unpack[sansmcp.CallSettings],
+    ) -> Converted: ...
 
     def call_tool(
         self, name: str, arguments: Mapping[str, Any] | None = None, **settings: Any

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import sansmcp_loop
 from sansmcp_local import ConfiguredServer, ConnectSettings
+from sansmcp_loop import StartTask
 
 from ._client import Client, connect
+from ._nursery import plain_nursery
 
 
 class ClientGroup(sansmcp_loop.ClientGroup):
@@ -17,3 +20,8 @@ class ClientGroup(sansmcp_loop.ClientGroup):
         self, server: ConfiguredServer, settings: ConnectSettings
     ) -> AbstractAsyncContextManager[Client]:
         return connect(server.target, **settings)
+
+    @asynccontextmanager
+    async def _tasks(self) -> AsyncGenerator[StartTask, None]:
+        async with plain_nursery() as nursery:
+            yield nursery.start_soon

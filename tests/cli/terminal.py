@@ -12,6 +12,7 @@ import subprocess
 import termios
 from collections.abc import Generator
 from contextlib import contextmanager
+from pathlib import Path
 
 from .conftest import ROOT, command, environment
 
@@ -67,13 +68,15 @@ class Terminal:
 
 
 @contextmanager
-def at_terminal(*arguments: str, **variables: str) -> Generator[Terminal, None, None]:
+def at_terminal(
+    *arguments: str, cwd: Path = ROOT, **variables: str
+) -> Generator[Terminal, None, None]:
     """Run the command at a terminal."""
     screen, terminal = pty.openpty()
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 80, 0, 0))
     with subprocess.Popen(
         command(*arguments),
-        cwd=ROOT,
+        cwd=cwd,
         env={**environment(), "TERM": "xterm-256color", "COLUMNS": "80", **variables},
         stdin=terminal,
         stdout=terminal,

@@ -20,7 +20,7 @@ if sys.version_info < (3, 11):
         allow_module_level=True,
     )
 
-from .site import public_names  # noqa: E402 (needs mkdocs)
+from .site import public_names
 
 _LOADING = {"script": "src", "img": "src", "iframe": "src", "source": "src"}
 """What a browser loads by itself, and the attribute that says from where."""

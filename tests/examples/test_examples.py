@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -21,6 +22,7 @@ from sansmcp import encode_event
 from ..ports import free_port
 
 ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
 EXAMPLES = ROOT / "examples"
 
 
@@ -144,28 +146,48 @@ def test_calls_that_survive() -> None:
 
 def programs(port: int) -> list[str]:
     """The code in the README that stands alone: with its imports."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8").replace("8000", str(port))
+    text = README.read_text(encoding="utf-8").replace("8000", str(port))
     blocks: list[str] = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     return [block for block in blocks if block.startswith(("import ", "from "))]
 
 
 def test_the_readme(tmp_path: Path) -> None:
     port = free_port()
+    servers: list[Path] = []
     clients: list[Path] = []
-    others: list[Path] = []
     for number, code in enumerate(programs(port)):
         script = tmp_path / f"{number}.py"
         script.write_text(code, encoding="utf-8")
-        (clients if ".connect(" in code else others).append(script)
-    with start(others.pop(0)) as server:
-        wait_for(port)
-        for script in clients:
-            assert output_of(script) == "Hello Ada\n"
-        server.send_signal(signal.SIGINT)
-        _, err = server.communicate(timeout=20)
-    assert err.endswith("\nKeyboardInterrupt\n")  # the interrupt itself, and no group of them
-    for script in others:
-        output_of(script)
+        if ".connect(" in code:
+            clients.append(script)
+        elif ".serve(" in code or ".run(" in code:
+            servers.append(script)
+        else:
+            output_of(script)
+    assert len(servers) == 2
+    for script in servers:
+        with start(script, f"--http=127.0.0.1:{port}") as server:
+            wait_for(port)
+            assert [output_of(client) for client in clients] == ["Hello Ada\n"] * len(clients)
+            server.send_signal(signal.SIGINT)
+            _, err = server.communicate(timeout=20)
+        # The interrupt itself, and no group of them; sansmcp_tools.run() ends without a word.
+        assert err.endswith("\nKeyboardInterrupt\n") == ("asyncio" in script.read_text())
+
+
+def test_the_first_command_of_the_readme(tmp_path: Path) -> None:
+    (tmp_path / "server.py").write_text(programs(free_port())[0], encoding="utf-8")
+    command = ["call", "greet", "name=Ada", "--", sys.executable, str(tmp_path / "server.py")]
+    assert f"$ sansmcp {shlex.join(command[:4])} python server.py\nHello Ada\n" in README.read_text(
+        encoding="utf-8"
+    )
+    printed = subprocess.run(
+        [sys.executable, "-m", "sansmcp_cli", *command],
+        stdout=subprocess.PIPE,
+        encoding="utf-8",
+        check=True,
+    ).stdout
+    assert printed == "Hello Ada\n"
 
 
 def wait_for(port: int) -> None:

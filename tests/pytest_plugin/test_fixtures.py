@@ -9,6 +9,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
+import msgspec
 import pytest
 
 import sansmcp
@@ -56,6 +57,28 @@ def test_hours_pass_at_once(mcp_client: Connect, mcp_network: Network, version: 
     client.call_tool("count", {"seconds": 600}, timeout=1000, on_progress=seen.append)
     assert len(seen) == 5
     assert 3000 < mcp_network.now < 3002
+
+
+def test_results_become_types(mcp_client: Connect) -> None:
+    typed = sansmcp.App("typed", "1.0")
+
+    @typed.handler("tools/call")
+    def add(call: Any) -> Any:
+        if call.params["name"] == "fails":
+            return {"content": [{"type": "text", "text": "no such city"}], "isError": True}
+        return {"content": [], "structuredContent": {"sum": 3}}
+
+    class Sum(msgspec.Struct):
+        sum: int
+
+    client = mcp_client(typed)
+    assert client.call_tool("add", result_type=Sum) == Sum(3)
+    found = client.call("tools/call", {"name": "add"}, result_type=dict[str, Any])
+    assert found["structuredContent"] == {"sum": 3}
+    with pytest.raises(sansmcp.ToolFailed, match="no such city"):
+        client.call_tool("fails", result_type=Sum)
+    with pytest.raises(sansmcp.InvalidResponse, match="sum"):
+        client.call("tools/call", {"name": "add"}, result_type=Sum)
 
 
 def test_a_timeout_of_the_client(mcp_client: Connect, mcp_network: Network) -> None:

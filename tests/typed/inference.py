@@ -10,6 +10,7 @@ import sansmcp
 import sansmcp_asyncio
 import sansmcp_blocking
 import sansmcp_httpx
+import sansmcp_pytest
 import sansmcp_trio
 
 from .test_results import Model, Plain, Struct, Typed
@@ -29,9 +30,24 @@ async def loops(
         assert_type(resource, sansmcp.schema.Resource)
 
 
-def threads(client: sansmcp_blocking.Client | sansmcp_httpx.BlockingClient) -> None:
+def threads(
+    client: sansmcp_blocking.Client | sansmcp_httpx.BlockingClient, simulated: sansmcp_pytest.Client
+) -> None:
     assert_type(client.call_tool("add"), Any)
     assert_type(client.call_tool("add", result_type=Model), Model)
     assert_type(client.call("tools/list", result_type=Typed), Typed)
     for prompt in client.prompts():
         assert_type(prompt, sansmcp.schema.Prompt)
+    assert_type(simulated.call_tool("add"), Any)
+    assert_type(simulated.call_tool("add", result_type=Model), Model)
+    assert_type(simulated.call("tools/list", result_type=Typed), Typed)
+
+
+async def groups(
+    group: sansmcp_asyncio.ClientGroup | sansmcp_trio.ClientGroup,
+    blocking: sansmcp_blocking.ClientGroup,
+) -> None:
+    assert_type(await group.call_tool("add"), Any)
+    assert_type(await group.call_tool("add", {}, result_type=Struct, timeout=1), Struct)
+    assert_type(blocking.call_tool("add"), Any)
+    assert_type(blocking.call_tool("add", {}, result_type=Model), Model)

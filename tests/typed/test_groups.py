@@ -6,6 +6,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,7 @@ async def use_async(group: Any) -> dict[str, Any]:
 
 def use_blocking(file: Path, **options: Any) -> dict[str, Any]:
     with sansmcp_blocking.ClientGroup(file, **options) as group:
-        called = group.call_tool("two_add", result_type=dict)
+        called: Any = group.call_tool("two_add", result_type=dict[str, Any])
         listed = [tool["name"] for tool in group.tools()]
     return {
         "listed": listed,
@@ -58,15 +59,16 @@ def use_blocking(file: Path, **options: Any) -> dict[str, Any]:
     }
 
 
-def use_asyncio(file: Path, **options: Any) -> Any:
-    return asyncio.run(use_async(sansmcp_asyncio.ClientGroup(file, **options)))
+def in_asyncio(use: Callable[[Any], Any], file: Path, **options: Any) -> Any:
+    return asyncio.run(use(sansmcp_asyncio.ClientGroup(file, **options)))
 
 
-def use_trio(file: Path, **options: Any) -> Any:
-    async def main() -> Any:
-        return await use_async(sansmcp_trio.ClientGroup(file, **options))
+def in_trio(use: Callable[[Any], Any], file: Path, **options: Any) -> Any:
+    return trio.run(use, sansmcp_trio.ClientGroup(file, **options))
 
-    return trio.run(main)
+
+use_asyncio = partial(in_asyncio, use_async)
+use_trio = partial(in_trio, use_async)
 
 
 USES = [use_asyncio, use_blocking, use_trio]
@@ -93,7 +95,7 @@ def file(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
-@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("use", USES, ids=["asyncio", "blocking", "trio"])
 def test_tools_of_all_servers(use: Callable[..., Any], file: Path) -> None:
     found = use(file)
     assert found["listed"][:3] == TOOLS
@@ -101,13 +103,51 @@ def test_tools_of_all_servers(use: Callable[..., Any], file: Path) -> None:
     assert found["failures"] == ["broken"]
 
 
-@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("use", USES, ids=["asyncio", "blocking", "trio"])
 def test_a_broken_server_can_raise(use: Callable[..., Any], file: Path) -> None:
     with pytest.raises(CallError):
         use(file, raises=True)
 
 
-@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("use", USES, ids=["asyncio", "blocking", "trio"])
 def test_a_file_that_is_none_is_refused(use: Callable[..., Any], tmp_path: Path) -> None:
     with pytest.raises(LocalProtocolError, match="Cannot read"):
         use(tmp_path / "none.json")
+
+
+WAITING_SERVER = """
+import pathlib, sys, time
+import sansmcp, sansmcp_blocking
+mine, others = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
+mine.touch()
+while not others.exists():
+    time.sleep(0.01)
+with sansmcp_blocking.serve(sansmcp.App("waiting", "1.0"), stdio=True) as server:
+    server.wait()
+mine.with_suffix(".ended").touch()
+"""
+
+
+@pytest.mark.parametrize("run", [in_asyncio, in_trio])
+def test_servers_are_started_together_and_ended_properly(
+    run: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Each of two servers waits for the other one, and both reach their end after an exception."""
+    script = tmp_path / "server.py"
+    script.write_text(WAITING_SERVER, "utf-8")
+    paths = [str(tmp_path / "one"), str(tmp_path / "two")]
+    commands = {
+        name: {"command": sys.executable, "args": [str(script), *order]}
+        for name, order in (("one", paths), ("two", paths[::-1]))
+    }
+    file = tmp_path / "servers.json"
+    file.write_text(json.dumps({"mcpServers": commands}), "utf-8")
+
+    async def fail(group: Any) -> None:
+        async with group:
+            assert list(group.clients) == ["one", "two"]
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        run(fail, file)
+    assert all(Path(path).with_suffix(".ended").exists() for path in paths)
