@@ -36,12 +36,12 @@ FAULTS = Faults(cut=Mean(3000, is_time=False))
 distribution; half of the cuts are resets."""
 CALLERS = 8
 TIMEOUT = 10.0
-LIMIT = 180.0
+LIMIT = 90.0
 """Seconds after which a bridge gets no more cuts."""
 DIES_AFTER = 5.0
 RATE = 100
 """Calls a second to the server that dies."""
-SECONDS = 60.0
+SECONDS = 40.0
 _PEER = (sys.executable, "-m", "benchmarks.bridge_peers")
 
 

@@ -152,6 +152,7 @@ def serve_ours(kind: str) -> None:
 
     import sansmcp
     import sansmcp_asyncio
+    from sansmcp.httptools_parser import HTTP11
 
     app = sansmcp.App("peer", "1")
 
@@ -166,9 +167,9 @@ def serve_ours(kind: str) -> None:
         if kind == "ours-stdio":
             await sansmcp_asyncio.serve(app, stdio=True)
             return
-        settings: Any = {}
+        settings: Any = {"http11": HTTP11}
         if kind == "ours-old":
-            settings = {"versions": (_LEGACY,), "stream_after": 0}
+            settings |= {"versions": (_LEGACY,), "stream_after": 0}
         async with sansmcp_asyncio.serve(app, http=(HOST, 0), **settings) as serving:
             print(serving.url, flush=True)
             await serving.stopped.wait()

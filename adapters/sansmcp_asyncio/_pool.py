@@ -18,6 +18,7 @@ import sansmcp
 from sansmcp.addresses import AddressPolicy
 from sansmcp.effects import OpenExchange
 from sansmcp_local import (
+    UNIX_DELAYS,
     allowed_addresses,
     connect_unix,
     is_readable,
@@ -121,8 +122,9 @@ class Pool(sansmcp.ConnectionPool):
     ) -> Stream:
         """Connect to the server of a URL, at ``host``: its name, or one of its addresses."""
         if url.socket_path is not None:
+            connected = await _connect_unix(url.socket_path)
             _, stream = await self.loop.create_unix_connection(
-                lambda: Stream(self, connection), sock=connect_unix(url.socket_path)
+                lambda: Stream(self, connection), sock=connected
             )
             return stream
         context = self._context(url)
@@ -151,6 +153,14 @@ class Pool(sansmcp.ConnectionPool):
         if url.scheme == "https" and self._ssl_context is None:
             self._ssl_context = ssl.create_default_context()
         return self._ssl_context if url.scheme == "https" else None
+
+
+async def _connect_unix(path: str) -> socket.socket:
+    for delay in UNIX_DELAYS:
+        with suppress(BlockingIOError):
+            return connect_unix(path)
+        await asyncio.sleep(delay)
+    return connect_unix(path)
 
 
 class Stream(asyncio.Protocol):

@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 import sansmcp
 from sansmcp.addresses import AddressPolicy
 from sansmcp_local import (
+    UNIX_DELAYS,
     allowed_addresses,
     connect_unix,
     connection_info,
@@ -122,7 +123,7 @@ def open_stream(
     up a name blocks, without a timeout.
     """
     if url.socket_path is not None:
-        return SocketStream(connect_unix(url.socket_path))
+        return (yield from _connect_unix(url.socket_path))
     found = socket.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
     if policy is not None:
         allowed = allowed_addresses(policy, url.host, found)
@@ -132,6 +133,14 @@ def open_stream(
             return (yield from _connect(socket.socket(family), address, url, ssl_context, patience))
     family, _, _, _, address = found[-1]
     return (yield from _connect(socket.socket(family), address, url, ssl_context, patience))
+
+
+def _connect_unix(path: str) -> Steps[SocketStream]:
+    for delay in UNIX_DELAYS:
+        with contextlib.suppress(BlockingIOError):
+            return SocketStream(connect_unix(path))
+        yield Wait(deadline=time.monotonic() + delay)
+    return SocketStream(connect_unix(path))
 
 
 def _connect(

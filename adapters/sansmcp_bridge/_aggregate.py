@@ -13,6 +13,7 @@ from sansmcp.codecs import json
 from sansmcp.events import CallReceived, Connected, ServerEvent
 from sansmcp.messages import Params
 from sansmcp.relay import ToolFilter
+from sansmcp_local import unique_names
 
 from ._link import Link
 
@@ -183,23 +184,21 @@ class Aggregate:
 
     async def _list(self, method: str) -> dict[str, Any]:
         """Read a list from all servers, and merge it."""
-        member, name_member, capability = _LISTS[method]
+        member, name_member, _ = _LISTS[method]
         lists = await asyncio.gather(
-            *(self._read(link, method, member, capability) for link in self.links)
+            *(self._read(link, method, *_LISTS[method]) for link in self.links)
         )
-        counts: dict[Any, int] = {}
-        for items in lists:
-            for name in {each.get(name_member) for each in items}:
-                counts[name] = counts.get(name, 0) + 1
+        names = unique_names(
+            {
+                link.upstream.name: [each[name_member] for each in items]
+                for link, items in zip(self.links, lists, strict=True)
+            }
+        )
         merged: dict[str, _Item] = {}
         for link, items in zip(self.links, lists, strict=True):
             for each in items:
-                own_name = each.get(name_member)
-                if not isinstance(own_name, str):
-                    continue
-                name = own_name
-                if counts[own_name] > 1 and name_member == "name":
-                    name = f"{link.upstream.name}_{own_name}"
+                own_name = each[name_member]
+                name = names[link.upstream.name, own_name] if name_member == "name" else own_name
                 if method == "tools/list" and self._tools and not self._tools.allows(name):
                     continue
                 if name not in merged:
@@ -208,16 +207,17 @@ class Aggregate:
         return {member: [item.fields for item in merged.values()]}
 
     async def _read(
-        self, link: Link, method: str, member: str, capability: str
+        self, link: Link, method: str, member: str, name_member: str, capability: str
     ) -> list[Mapping[str, Any]]:
-        """Return all items of one server; none if it fails, which is logged."""
+        """Return all items of one server that have a name; none if it fails, which is logged."""
         found: list[Mapping[str, Any]] = []
         cursor: Any = None
         for _ in range(_MAX_PAGES):
             params = {} if cursor is None else {"cursor": cursor}
             page = json.as_object(await self._ask(link, method, params, capability)) or {}
             items = page.get(member)
-            found += [each for each in items or () if isinstance(each, dict)]
+            given = [json.as_object(each) or {} for each in (items if json.is_array(items) else ())]
+            found += [each for each in given if isinstance(each.get(name_member), str)]
             cursor = page.get("nextCursor")
             if cursor is None:
                 break

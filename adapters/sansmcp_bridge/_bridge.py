@@ -34,8 +34,10 @@ from ._link import EVERYTHING, Link, Upstream, UpstreamClient
 MAX_SESSIONS = 100
 """Sessions at a time by default, if each has a connection or a process of its own."""
 
-_LATE = 0.005
-"""Seconds by which timers of the server are late: a result that comes sooner saves a write."""
+_LATE = 0.02
+"""Seconds by which timers of the server are late, so that an event stream that is due to open may
+begin in one write with the result. If the connection breaks before, the call cannot be resumed.
+"""
 
 _logger = logging.getLogger("sansmcp")
 

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import socket
+import threading
+from typing import Any
+
 from sansmcp.errors import Disconnected
 from sansmcp.http import Url
 
@@ -75,6 +80,39 @@ def unix_sockets_without_a_server(subject: ClientUnderTest) -> None:
 
         error = raises(Disconnected, connect, "connecting without a server")
         expect(url in str(error) and "No such file" in str(error), f"the error is {error}")
+
+
+@client_check(Feature.UNIX)
+def unix_sockets_of_busy_servers(subject: ClientUnderTest) -> None:
+    """A client waits a moment for a server that has not accepted the connections before its own.
+
+    If sansmcp_local.connect_unix() raises BlockingIOError, call it again after each UNIX_DELAYS.
+    """
+
+    def discover_and_close(exchange: Exchange) -> None:
+        result: dict[str, Any] = {"supportedVersions": [*MODERN], "capabilities": {"tools": {}}}
+        exchange.result({"resultType": "complete", **result}, connection="close")
+
+    scripts = {"server/discover": discover_and_close}
+    with (
+        path_of_a_socket() as path,
+        FakeServer(scripts, unix=f"{path}-free") as server,
+        socket.socket(socket.AF_UNIX) as busy,
+        socket.socket(socket.AF_UNIX) as first,
+    ):
+        os.link(f"{path}-free", path)
+        os.link(f"{path}-free", f"{path}-again")
+        url = str(Url.of_socket(path, "/mcp"))
+        with connected(subject, url, versions=MODERN) as client:
+            os.unlink(path)
+            busy.bind(path)
+            busy.listen(0)
+            first.connect(path)
+            free = threading.Timer(0.05, os.rename, (f"{path}-again", path))
+            free.start()
+            same(call(client, {"n": 1}), {"n": 1}, "the result")
+            free.join()
+        same(server.connections, 2, "the connections")
 
 
 @client_check(Feature.UNIX)

@@ -10,10 +10,11 @@ import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import sansmcp
 from sansmcp.codecs.json import as_object
+from sansmcp.http11_parser import Http11Parser
 from sansmcp.relay import ToolFilter
 from sansmcp_bridge import Upstream, open_bridge
 from sansmcp_local import ConfiguredServer, ConnectSettings, ServeSettings, read_servers
@@ -149,7 +150,17 @@ def _serve_settings(options: argparse.Namespace, to: str) -> ServeSettings:
         "path": options.path,
         "policy": sansmcp.SecurityPolicy(allowed_hosts=hosts),
         "trace": tracer("clients") if options.trace else None,
+        "http11": fast_http11(),
     }
+
+
+def fast_http11() -> Http11Parser | None:
+    """Return the faster parser of HTTP heads; None, for h11, without the extra ``fast``."""
+    try:
+        from sansmcp.httptools_parser import HTTP11
+    except ModuleNotFoundError:
+        return None
+    return HTTP11
 
 
 def _upstreams(options: argparse.Namespace, stack: ExitStack) -> list[Upstream]:
@@ -157,6 +168,7 @@ def _upstreams(options: argparse.Namespace, stack: ExitStack) -> list[Upstream]:
     common: ConnectSettings = {
         **process_of(options),
         "headers": headers_of(options),
+        "http11": fast_http11(),
     }
     words: list[str] = options.words
     if options.config is not None:
@@ -194,13 +206,12 @@ def _configured_one(
         "trace": tracer(server.name) if options.trace else None,
     }
     if isinstance(server.target, str):
-        given = cast("list[tuple[str, str]]", server.settings.get("headers", []))
-        settings["headers"] = [*headers_of(options), *given]
-        if not any(header.lower() == "authorization" for header, _ in given):
+        settings["headers"] = [*headers_of(options), *server.headers]
+        if not any(header.lower() == "authorization" for header, _ in server.headers):
             authorization = authorization_for(options, server.target)
             settings["authorization"] = stack.enter_context(authorization)
     else:
-        settings["env"] = {**(common.get("env") or {}), **(server.settings.get("env") or {})}
+        settings["env"] = {**(common.get("env") or {}), **server.env}
     return Upstream(server.name, server.target, settings)
 
 

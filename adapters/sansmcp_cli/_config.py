@@ -8,32 +8,20 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 from collections.abc import Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
-import attrs
-
-from sansmcp.codecs.json import as_object, is_array
+import sansmcp
+from sansmcp.codecs.json import as_object
+from sansmcp_local import ConfiguredServer, configured_server
 
 from ._output import UsageError
 
-_VARIABLE = re.compile(r"\$\{(\w+)\}")
 _MEMBERS = {"url", "headers", "command", "args", "env", "cwd", "type", "transport"}
 """The members of a server; the last two are those of other clients, and not needed here."""
-
-
-@attrs.frozen(kw_only=True)
-class NamedServer:
-    """A server of the configuration file: its URL, or the command that starts it."""
-
-    target: str | list[str]
-    headers: list[tuple[str, str]] = attrs.field(repr=False)
-    env: dict[str, str] = attrs.field(repr=False)
-    cwd: str | None
 
 
 def config_directory() -> Path:
@@ -50,7 +38,7 @@ def server_names() -> list[str]:
     return sorted(_servers())
 
 
-def named_server(name: str) -> NamedServer:
+def named_server(name: str) -> ConfiguredServer:
     """Return the server of that name.
 
     Raises UsageError: there is none, or the file is not as it must be.
@@ -59,24 +47,14 @@ def named_server(name: str) -> NamedServer:
     if name not in servers:
         raise UsageError(_unknown(name, list(servers)))
     file, members = servers[name]
-    where = f"{file}: {name}"
     unknown = sorted(members.keys() - _MEMBERS)
     if unknown:
         known = ", ".join(sorted(_MEMBERS))
-        raise UsageError(f"{where} has the unknown member {unknown[0]!r}; known are {known}")
-    url, command = members.get("url"), members.get("command")
-    if isinstance(url, str) == isinstance(command, str):
-        raise UsageError(f'{where} needs either a "url" or a "command"')
-    arguments = members.get("args", [])
-    if not is_array(arguments):
-        raise UsageError(f'{where}: "args" must be a list')
-    cwd = members.get("cwd")
-    return NamedServer(
-        target=url if isinstance(url, str) else [str(command), *map(str, arguments)],
-        headers=list(_expanded(members, "headers", where).items()),
-        env=_expanded(members, "env", where),
-        cwd=cwd if isinstance(cwd, str) else None,
-    )
+        raise UsageError(f"{file}: {name} has the unknown member {unknown[0]!r}; known are {known}")
+    try:
+        return configured_server(name, members, file)
+    except sansmcp.LocalProtocolError as error:
+        raise UsageError(str(error)) from error
 
 
 def _unknown(name: str, names: list[str]) -> str:
@@ -127,18 +105,3 @@ def _parse_toml(text: str, path: Path) -> Any:
                 f"Python 3.10 cannot read {path} alone: pip install 'sansmcp[cli]', or use {_JSON}"
             ) from error
     return tomllib.loads(text)
-
-
-def _expanded(members: Mapping[str, Any], name: str, where: str) -> dict[str, str]:
-    """Return a table of texts, with ``${NAME}`` replaced by environment variables."""
-    table = as_object(members.get(name, {}))
-    if table is None:
-        raise UsageError(f"{where}: {name!r} must be a table of texts")
-
-    def value(found: re.Match[str]) -> str:
-        variable = os.environ.get(found[1])
-        if variable is None:
-            raise UsageError(f"{where} needs the environment variable {found[1]}, which is not set")
-        return variable
-
-    return {key: _VARIABLE.sub(value, str(text)) for key, text in table.items()}

@@ -10,7 +10,8 @@
   :func:`principal_of`, :func:`set_options`, :func:`allowed_addresses`, :func:`connect_unix`.
 * Server processes of clients: :class:`ServerProcess`, :class:`ChildProcess`,
   :func:`process_arguments`, :func:`environment_of`, :func:`signal_group`.
-* Several servers of a client: :func:`read_servers`, :class:`ServerGroup`.
+* Several servers of a client: :func:`read_servers`, :func:`configured_server`,
+  :func:`unique_names`, :class:`ServerGroup`.
 * Logging: :func:`announce`, :func:`log_event`, :func:`log_unexpected`.
 * Ctrl-C in blocking code: :func:`ki_protected`, :func:`ki_unprotected`, :func:`interrupts_kept`.
 """
@@ -32,7 +33,13 @@ if TYPE_CHECKING:
         pull,
         server_parts,
     )
-    from ._mcp_servers import ConfiguredServer, ServerGroup, read_servers
+    from ._mcp_servers import (
+        ConfiguredServer,
+        ServerGroup,
+        configured_server,
+        read_servers,
+        unique_names,
+    )
     from ._options import explains
     from ._processes import (
         START_ERRORS,
@@ -53,7 +60,7 @@ if TYPE_CHECKING:
     )
     from ._state_file import State, StateFile, read_state
     from ._streams import StandardStreams
-    from ._unix import connect_unix, listen_unix
+    from ._unix import UNIX_DELAYS, connect_unix, listen_unix
 else:
     __getattr__, __dir__ = _lazy.names(
         globals(),
@@ -79,7 +86,9 @@ else:
             "._mcp_servers": (
                 "ConfiguredServer",
                 "ServerGroup",
+                "configured_server",
                 "read_servers",
+                "unique_names",
             ),
             "._options": ("explains",),
             "._processes": (
@@ -101,13 +110,14 @@ else:
             ),
             "._state_file": ("State", "StateFile", "read_state"),
             "._streams": ("StandardStreams",),
-            "._unix": ("connect_unix", "listen_unix"),
+            "._unix": ("UNIX_DELAYS", "connect_unix", "listen_unix"),
         },
     )
 
 __all__ = [
     "BACKLOG",
     "START_ERRORS",
+    "UNIX_DELAYS",
     "ChildProcess",
     "ClientParts",
     "ConfiguredServer",
@@ -129,6 +139,7 @@ __all__ = [
     "allowed_addresses",
     "announce",
     "client_parts",
+    "configured_server",
     "connect_unix",
     "connection_info",
     "environment_of",
@@ -153,4 +164,5 @@ __all__ = [
     "server_parts",
     "set_options",
     "signal_group",
+    "unique_names",
 ]

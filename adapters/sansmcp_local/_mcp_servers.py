@@ -7,14 +7,14 @@ import logging
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import attrs
 
 import sansmcp
-from sansmcp.codecs.json import as_object
+from sansmcp.codecs.json import as_object, is_array
 from sansmcp.types import hide_credentials
 
 from ._client import ConnectSettings
@@ -28,22 +28,41 @@ _VARIABLE = re.compile(r"\$\{(\w+)\}")
 
 @attrs.frozen
 class ConfiguredServer:
-    """A server of a file: the arguments of ``connect()``."""
+    """A server of a file, and the arguments of ``connect()`` for it.
+
+    Attributes:
+        name: its name in the file.
+        target: its URL, or the command that starts it.
+        headers: for a URL.
+        env, cwd: for a command.
+    """
 
     name: str
     target: str | list[str] = attrs.field(repr=lambda target: hide_credentials(str(target)))
-    settings: ConnectSettings = attrs.field(repr=False)
-    """``headers`` of a URL; ``env``, and ``cwd`` if it is given, of a command."""
+    headers: list[tuple[str, str]] = attrs.field(repr=False)
+    env: dict[str, str] = attrs.field(repr=False)
+    cwd: str | None
+
+    @property
+    def settings(self) -> ConnectSettings:
+        """The keyword arguments of ``connect()``: those for a URL, or those for a command."""
+        if isinstance(self.target, str):
+            return {"headers": self.headers}
+        settings: ConnectSettings = {"env": self.env}
+        if self.cwd is not None:
+            settings["cwd"] = self.cwd
+        return settings
 
 
 def read_servers(file: str | os.PathLike[str]) -> list[ConfiguredServer]:
-    """Read ``{"mcpServers": {NAME: {"command", "args", "env", "cwd"} or {"url", "headers"}}}``.
+    """Read the servers of a JSON file, ``{"mcpServers": {NAME: MEMBERS}}``.
 
-    In ``env`` and ``headers``, ``${NAME}`` stands for an environment variable of this process.
+    Args:
+        file: its path.
 
     Raises:
-        LocalProtocolError: the file cannot be read or has no servers, a server has neither a URL
-            nor a command, or an environment variable is not set.
+        LocalProtocolError: the file cannot be read or has no servers, or one of them is not as
+            :func:`configured_server` takes it.
     """
     try:
         document = json.loads(Path(file).read_text("utf-8"))
@@ -52,32 +71,79 @@ def read_servers(file: str | os.PathLike[str]) -> list[ConfiguredServer]:
     servers = as_object((as_object(document) or {}).get("mcpServers"))
     if not servers:
         raise sansmcp.LocalProtocolError(f'{file} has no servers in "mcpServers"')
-    return [_server(name, as_object(each) or {}, file) for name, each in servers.items()]
+    return [configured_server(name, each, file) for name, each in servers.items()]
 
 
-def _server(name: str, server: Mapping[str, Any], file: str | os.PathLike[str]) -> ConfiguredServer:
-    url, command = server.get("url"), server.get("command")
-    if isinstance(url, str):
-        headers = list(_expanded(server.get("headers") or {}).items())
-        return ConfiguredServer(name, url, {"headers": headers})
-    if not isinstance(command, str):
-        raise sansmcp.LocalProtocolError(f'{file}: {name} needs a "url" or a "command"')
-    settings: ConnectSettings = {"env": _expanded(server.get("env") or {})}
-    if isinstance(server.get("cwd"), str):
-        settings["cwd"] = server["cwd"]
-    return ConfiguredServer(name, [command, *map(str, server.get("args") or ())], settings)
+def configured_server(name: str, members: Any, file: str | os.PathLike[str]) -> ConfiguredServer:
+    """Read one server: ``{"url", "headers"}``, or ``{"command", "args", "env", "cwd"}``.
+
+    In ``headers`` and ``env``, ``${NAME}`` stands for an environment variable of this process.
+    Members of other names are ignored.
+
+    Args:
+        name: its name in the file.
+        members: what the file has under this name.
+        file: the path of the file, for errors.
+
+    Raises:
+        LocalProtocolError: there is neither a URL nor a command, or there are both; another member
+            is wrong; or an environment variable is not set.
+    """
+    where, given = f"{file}: {name}", as_object(members) or {}
+    url, command = given.get("url"), given.get("command")
+    if isinstance(url, str) == isinstance(command, str):
+        raise sansmcp.LocalProtocolError(f'{where} needs either a "url" or a "command"')
+    arguments: Any = given.get("args") or []
+    cwd = given.get("cwd")
+    if not is_array(arguments):
+        raise sansmcp.LocalProtocolError(f'{where}: "args" must be a list')
+    if not (cwd is None or isinstance(cwd, str)):
+        raise sansmcp.LocalProtocolError(f'{where}: "cwd" must be a text')
+    return ConfiguredServer(
+        name,
+        url if isinstance(url, str) else [str(command), *map(str, arguments)],
+        list(_expanded(given, "headers", where).items()),
+        _expanded(given, "env", where),
+        cwd,
+    )
 
 
-def _expanded(values: Mapping[str, Any]) -> dict[str, str]:
-    """Replace ``${NAME}`` by environment variables."""
-    return {name: _VARIABLE.sub(_value, str(value)) for name, value in values.items()}
+def _expanded(members: Mapping[str, Any], name: str, where: str) -> dict[str, str]:
+    """Return a table of texts, with ``${NAME}`` replaced by environment variables."""
+    table = as_object(members.get(name) or {})
+    if table is None:
+        raise sansmcp.LocalProtocolError(f'{where}: "{name}" must be a table of texts')
+
+    def value(found: re.Match[str]) -> str:
+        variable = os.environ.get(found[1])
+        if variable is None:
+            raise sansmcp.LocalProtocolError(
+                f"{where} needs the environment variable {found[1]}, which is not set"
+            )
+        return variable
+
+    return {key: _VARIABLE.sub(value, str(text)) for key, text in table.items()}
 
 
-def _value(found: re.Match[str]) -> str:
-    value = os.environ.get(found[1])
-    if value is None:
-        raise sansmcp.LocalProtocolError(f"The environment variable {found[1]} is not set")
-    return value
+def unique_names(names: Mapping[str, Iterable[str]]) -> dict[tuple[str, str], str]:
+    """Return names that tell what several servers offer apart.
+
+    A name is kept if one server has it, and becomes SERVER_NAME if several have it. Two of the new
+    names may still be the same: then let the first one count.
+
+    Args:
+        names: by server, the names of its tools, or of its prompts.
+
+    Returns:
+        The names in a group of these servers, by the server and the name there.
+    """
+    own_names = {server: dict.fromkeys(each) for server, each in names.items()}
+    counts = Counter(name for each in own_names.values() for name in each)
+    return {
+        (server, name): name if counts[name] == 1 else f"{server}_{name}"
+        for server, each in own_names.items()
+        for name in each
+    }
 
 
 @attrs.frozen
@@ -95,15 +161,16 @@ class GroupTool:
 def group_tools(lists: Mapping[str, list[sansmcp.schema.Tool]]) -> dict[str, GroupTool]:
     """Return the tools of several servers by a name that only one of them has.
 
-    That is the tool's own name, or SERVER_NAME if several servers have a tool of that name. If two
-    tools still have one name, the first counts.
+    See :func:`unique_names`. If two tools still have one name, the first counts.
     """
-    counts = Counter(name for tools in lists.values() for name in {t["name"] for t in tools})
+    names = unique_names(
+        {server: [tool["name"] for tool in tools] for server, tools in lists.items()}
+    )
     found: dict[str, GroupTool] = {}
     for server, tools in lists.items():
         for tool in tools:
             own_name = tool["name"]
-            name = own_name if counts[own_name] == 1 else f"{server}_{own_name}"
+            name = names[server, own_name]
             found.setdefault(name, GroupTool(server, own_name, {**tool, "name": name}))
     return found
 

@@ -25,6 +25,11 @@ _LOCK_ATTEMPTS, _LOCK_INTERVAL = 100, 0.01
 for less than a millisecond; but any process that can read the directory can take it.
 """
 
+UNIX_DELAYS = (0.01, 0.03, 0.1, 0.3, 0.5)
+"""Seconds to wait before each further attempt of :func:`connect_unix`, while the server has not
+accepted the connections that wait already: nothing tells when there is room.
+"""
+
 
 def check_unix_sockets() -> None:
     """Raise LocalProtocolError if Python has no Unix sockets here."""
@@ -40,7 +45,9 @@ def connect_unix(path: str) -> socket.socket:
     This does not wait: the system connects at once, or fails.
 
     Raises:
-        OSError: no server listens there, or it does not accept connections fast enough.
+        BlockingIOError: the server has not accepted the connections that wait; :data:`UNIX_DELAYS`
+            says when to try again.
+        OSError: no server listens there.
     """
     connecting = socket.socket(socket.AF_UNIX)
     connecting.settimeout(0)

@@ -12,7 +12,7 @@ import trio
 
 import sansmcp
 from sansmcp.addresses import AddressPolicy
-from sansmcp_local import allowed_addresses, connect_unix, connection_info, set_options
+from sansmcp_local import UNIX_DELAYS, allowed_addresses, connect_unix, connection_info, set_options
 
 from ._stdio import StdioStream
 
@@ -33,8 +33,7 @@ async def open_stream(
     Raises OSError or trio.BrokenResourceError.
     """
     if url.socket_path is not None:
-        connected = trio.socket.from_stdlib_socket(connect_unix(url.socket_path))
-        return trio.SocketStream(connected)
+        return await _open_unix(url.socket_path)
     plain = await _open_tcp(url, policy)
     set_options(plain.socket)
     if url.scheme == "http":
@@ -51,6 +50,14 @@ async def open_stream(
         stream.transport_stream.socket.close()
         raise
     return stream
+
+
+async def _open_unix(path: str) -> trio.SocketStream:
+    for delay in UNIX_DELAYS:
+        with suppress(BlockingIOError):
+            return trio.SocketStream(trio.socket.from_stdlib_socket(connect_unix(path)))
+        await trio.sleep(delay)
+    return trio.SocketStream(trio.socket.from_stdlib_socket(connect_unix(path)))
 
 
 async def _open_tcp(url: sansmcp.Url, policy: AddressPolicy | None) -> trio.SocketStream:

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import sansmcp
+from sansmcp.httptools_parser import HTTP11
+from sansmcp_cli._bridge import fast_http11
 
 from ..cli.conftest import command, run, started
 from ..cli.conftest import config as config
@@ -112,8 +114,12 @@ def test_wrong_usage(words: tuple[str, ...], error: str) -> None:
     ("servers", "error"),
     [
         ({}, "has no servers"),
-        ({"a": {}}, 'a needs a "url" or a "command"'),
-        ({"a": {"command": "x", "env": {"B": "${SANSMCP_NOT_SET}"}}}, "SANSMCP_NOT_SET is not set"),
+        ({"a": {}}, 'a needs either a "url" or a "command"'),
+        ({"a": {"command": "x", "cwd": 1}}, 'a: "cwd" must be a text'),
+        (
+            {"a": {"command": "x", "env": {"B": "${SANSMCP_NOT_SET}"}}},
+            "a needs the environment variable SANSMCP_NOT_SET, which is not set",
+        ),
     ],
     ids=str,
 )
@@ -131,3 +137,9 @@ def test_a_port_in_use() -> None:
         done = run("bridge", "--http", f"127.0.0.1:{port}", "--", sys.executable, *STDIO[1:])
         assert done.status == 1
         assert "Cannot serve at" in done.err
+
+
+def test_heads_are_parsed_by_httptools_if_it_is_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert fast_http11() is HTTP11
+    monkeypatch.setitem(sys.modules, "sansmcp.httptools_parser", None)
+    assert fast_http11() is None

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import sansmcp_asyncio
-from sansmcp import CallError
+from sansmcp import CallError, LocalProtocolError
 from sansmcp_bridge import Upstream, open_bridge
 
 from ..asyncio.loops import run
@@ -31,7 +31,7 @@ async def load(client: sansmcp_asyncio.Client, seconds: float) -> tuple[int, set
         nonlocal errors
         try:
             result = await client.call_tool("number", {"number": number}, timeout=60)
-        except CallError:
+        except (CallError, LocalProtocolError):  # too many are running, on a busy machine
             errors += 1
         else:
             assert result["content"][0]["text"] == str(number)

@@ -235,7 +235,7 @@ def test_a_name_stands_for_a_command_in_the_form_of_other_clients(folder: Path) 
         ('[servers.a]\nurl = "http://x/"\ncommand = "y"', 'needs either a "url" or a "command"'),
         ('[servers.a]\nurl = "http://x/"\nuri = 1', "has the unknown member 'uri'"),
         ('[servers.a]\ncommand = "x"\nargs = "y"', '"args" must be a list'),
-        ('[servers.a]\nurl = "http://x/"\nheaders = 1', "'headers' must be a table of texts"),
+        ('[servers.a]\nurl = "http://x/"\nheaders = 1', '"headers" must be a table of texts'),
         (
             '[servers.a]\nurl = "http://x/"\nheaders = {b = "${NO_SUCH}"}',
             "a needs the environment variable NO_SUCH, which is not set",
