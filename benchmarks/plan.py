@@ -159,7 +159,12 @@ def least(micros: float, ratios: Ratios, *, named: bool = False) -> str:
     if not ratios:
         return "-"
     name = min(ratios, key=ratios.__getitem__)
-    return f"{micros * ratios[name]:,.3g}{f' {name}' if named else ''}"
+    return f"{number(micros * ratios[name])}{f' {name}' if named else ''}"
+
+
+def number(micros: float) -> str:
+    """Three digits of a time, or more."""
+    return f"{micros:,.0f}" if micros >= 100 else f"{micros:.3g}"
 
 
 def table(found: Mapping[str, Any]) -> str:
@@ -180,7 +185,7 @@ def table(found: Mapping[str, Any]) -> str:
                 group = 0 if name in FLOORS else 2 if name in OFFICIAL else 1
                 if name not in BESIDE_FLOORS:
                     groups[group][name] = ratio
-            cells[0].append(f"{ours:,.3g}" if ours else "-")
+            cells[0].append(number(ours) if ours else "-")
             for cell, group_ratios in zip(cells[1:], groups, strict=True):
                 cell.append(least(ours, group_ratios, named=cell is cells[2]))
             for goal in goals:
