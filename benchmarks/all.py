@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -23,13 +24,15 @@ SECONDS, QUICK_SECONDS = 870.0, 110.0
 """For all parts together."""
 
 PARTS: dict[str, tuple[str, str, float]] = {
-    "parsers": ("7", "1", 40),
-    "servers": ("1", "0.1", 20),
+    "parsers": ("7", "1", 50),
+    "plan": ("", "", 1),
+    "servers": ("1", "0.1", 15),
     "stdio": ("2000", "200", 10),
     "streams": ("5000", "500", 10),
-    "clients": ("0.25", "0.02", 20),
+    "clients": ("0.25", "0.02", 15),
+    "tasks": ("20", "", 8),
     "stores": ("2000", "", 10),
-    "footprint": ("", "1", 10),
+    "footprint": ("3", "1", 20),
 }
 """For each part its argument, that of the quick way (which leaves out the part that has none), and
 its weight when the time is shared out.
@@ -45,6 +48,8 @@ def main(*, quick: bool) -> int:
         for name, (full, brief, weight) in PARTS.items()
         if brief or not quick
     }
+    for old in plot.PLOTS.glob("*.svg"):
+        old.unlink()  # so that the page has only those of this run
     status = 0
     weights = sum(weight for _, weight in parts.values())
     output: dict[str, str] = {}
@@ -53,24 +58,38 @@ def main(*, quick: bool) -> int:
         weights -= weight
         enough = time.monotonic() + 0.7 * share  # what is under way then takes a while to end
         print(f"\n{name}", flush=True)
-        try:
-            done = subprocess.run(
-                [sys.executable, "-m", f"benchmarks.{name}", *argument.split()],
-                env={**environment, "BENCHMARK_END": str(enough)},
-                timeout=max(end - time.monotonic(), 1),
-                stdout=subprocess.PIPE,
-                text=True,
-                check=False,
-            )
-            status |= done.returncode != 0
-            output[name] = done.stdout
-        except subprocess.TimeoutExpired:
-            output[name] = f"skipped: {name}: no time left; see python -m benchmarks.{name}"
-        print(output[name], flush=True)
+        start = time.monotonic()
+        output[name], failed = run(
+            [sys.executable, "-m", f"benchmarks.{name}", *argument.split()],
+            {**environment, "BENCHMARK_END": str(enough)},
+            end,
+        )
+        status |= failed
+        print(f"{output[name]}\n{name}: {time.monotonic() - start:.0f} s", flush=True)
     plot.BUILD.mkdir(parents=True, exist_ok=True)
     (plot.BUILD / "index.html").write_text(page(about_machine(), output), encoding="utf-8")
     print(f"{plot.BUILD / 'index.html'}")
     return status
+
+
+def run(command: list[str], environment: dict[str, str], end: float) -> tuple[str, bool]:
+    """Run a part, at most until a time of the monotonic clock, and all the servers it starts.
+
+    Returns what it has printed, and whether it has failed.
+    """
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        try:
+            output, _ = process.communicate(timeout=max(end - time.monotonic(), 1))
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            output, _ = process.communicate()
+            return f"{output}\nskipped: the rest: no time left; see {' '.join(command[1:])}", False
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return output, process.returncode != 0
 
 
 STYLE = """

@@ -175,11 +175,16 @@ class ResponseReader:
     def _decode_event(self, event: SseEvent) -> ReaderOutcome:
         if not event.data or event.event != "message":
             return OtherEvent(event)
+        # A large text is not held as well while its bytes are read.
+        data, event.data = event.data.encode(), None
         try:
-            first = self._first_of(jsonrpc.decode(event.data.encode(), self._limits))
+            first = self._first_of(jsonrpc.decode(data, self._limits))
         except RemoteProtocolError as error:
             return Invalid(error)
-        return OtherEvent(event) if first is None else first  # a batch of no messages
+        if first is None:  # a batch of no messages
+            event.data = data.decode()
+            return OtherEvent(event)
+        return first
 
     def _first_of(self, decoded: Message | Batch) -> ReaderOutcome | None:
         """Return a message, or the first of a batch and keep the others; None if it is empty."""

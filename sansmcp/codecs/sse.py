@@ -47,12 +47,14 @@ It has no data, so it is not dispatched.
 _BOM = b"\xef\xbb\xbf"
 
 _SAMPLE_BYTES, _SAMPLE_LINES = 1024, 6
-"""A chunk that does not begin with so many line ends in so many bytes is parsed line by line, which
-is faster for long lines.
+"""A chunk that does not begin with so many line ends in so many bytes is parsed line by line up to
+the first short block, which is faster for long lines.
 """
 
 _SHORT_BYTES = 1024
-"""Up to this size a chunk is tried as one whole block, and a cut block waits as it is."""
+"""Up to this size a chunk is tried as one whole block, and a cut block waits as it is. A block is
+short if it ends its first data line in so many bytes.
+"""
 
 _LONG_CHARACTERS = 4096
 """Blocks of short lines are parsed one by one if the first is longer."""
@@ -77,6 +79,11 @@ _USUAL_CRLF = _USUAL.replace(r"\n", r"\r\n")
 
 _USUAL_BLOCK = re.compile(_USUAL)
 _USUAL_CRLF_BLOCK = re.compile(_USUAL_CRLF)
+
+_HEAD = re.compile(
+    _USUAL.replace(r"(\S.*)\n", r"([^\s\0][^\r\n\0]*)\r?\n").replace(_DATA, "(?=data: )").encode()
+)
+"""The lines before the data line of such a block, with either line ending."""
 
 _BLOCK = re.compile(rf"{_USUAL}|((?:.+\n)*\n)")
 _CRLF_BLOCK = re.compile(rf"{_USUAL_CRLF}|((?:(?!\r\n).*\n)*\r\n)")
@@ -123,8 +130,8 @@ class SseDecoder:
     ``Idle.NEED_DATA``; or use :meth:`feed`, which does both. A client that reconnects needs
     :attr:`last_event_id` and :attr:`reconnection_time`.
 
-    One regular expression parses all blocks that are complete in a chunk. Blocks of long lines, and
-    a long block that is cut, are parsed line by line as their lines arrive.
+    One regular expression parses all blocks that are complete in a chunk. Where a chunk begins with
+    long lines, or within a long block, it is parsed line by line up to the next short block.
     """
 
     last_event_id: str
@@ -235,16 +242,19 @@ class SseDecoder:
             has_crlf = CR_BYTE in data
             usual = _USUAL_CRLF_BLOCK if has_crlf else _USUAL_BLOCK
             block = usual.fullmatch(data.decode("utf-8", "replace"))
-            if block and NUL_BYTE not in data and not (has_crlf and _LONE_CR.search(data)):
+            if block and NUL_BYTE not in data:
                 event, id, id_2, event_2, event_3, id_3, value = block.groups()
-                each = _new_object(SseEvent)
-                each.event = event or event_2 or event_3 or "message"
-                each.data = value
-                each.id = id = id or id_2 or id_3
-                each.retry = None
-                each.last_event_id = self._last_id = id or self._last_id
-                events.append(each)
-                return
+                event = event or event_2 or event_3 or "message"
+                id = id or id_2 or id_3
+                if not (has_crlf and ("\r" in value or "\r" in event or (id and "\r" in id))):
+                    each = _new_object(SseEvent)
+                    each.event = event
+                    each.data = value
+                    each.id = id
+                    each.retry = None
+                    each.last_event_id = self._last_id = id or self._last_id
+                    events.append(each)
+                    return
         try:
             if not self._is_plain:
                 data = self._without_start(data)
@@ -261,13 +271,13 @@ class SseDecoder:
 
     def _continue_line(self, data: bytes, events: MutableSequence[SseEvent]) -> None:
         """Keep a chunk that ends no line."""
-        if not (self._line or self._block_size) and len(self._tail) + len(data) <= self._short:
+        if self._line or self._block_size:
+            self._keep(data)
+        elif len(self._tail) + len(data) <= self._short:
             self._tail += data
-        elif self._tail:
+        else:
             data, self._tail = self._tail + data, b""
             self._read_lines(data, events)
-        else:
-            self._keep(data)
 
     def _read_chunk(self, data: bytes, events: MutableSequence[SseEvent]) -> None:
         """Parse a chunk that ends a line: all complete blocks of short lines together.
@@ -277,14 +287,20 @@ class SseDecoder:
         Raises:
             RemoteProtocolError: a block is larger than the limit.
         """
-        has_crlf = CR_BYTE in data
-        if has_crlf:
-            data = self._without_lone_cr(data)
-            has_crlf = CR_BYTE in data
-        if len(self._tail) + len(data) > self._short and not self._has_short_lines(data):
+        if data.endswith(b"\r"):
+            # The line ends here, so that an event does not wait for the byte after its blank line.
+            # If the next chunk begins with LF, that LF is discarded.
+            self._after_cr, self._is_plain = True, False
+            data += b"\n"
+        is_long = len(self._line) > _SHORT_BYTES or not _has_short_lines(data)
+        if is_long and len(self._tail) + len(data) > self._short:
             data, self._tail = self._tail + data, b""
-            self._read_lines(data, events)
-            return
+            data = self._read_lines(data, events, until_short=True)
+            if not data:
+                return
+        has_crlf = CR_BYTE in data
+        if has_crlf and _LONE_CR.search(data):
+            data, has_crlf = _with_lf(data), False
         if self._tail:
             tail = self._tail if has_crlf else self._tail.replace(b"\r\n", b"\n")
             data, self._tail = tail + data, b""
@@ -300,15 +316,13 @@ class SseDecoder:
                 self._read_lines(blocks, events)
             else:
                 self._read_blocks(blocks.decode("utf-8", "replace"), has_crlf, events)
-        if has_crlf and (b"\n\n" in data or b"\n\r" in data):
-            self._read_lines(data, events)  # blank lines of both kinds
-        elif len(data) <= self._short:
+        has_blank_line = has_crlf and (b"\n\n" in data or b"\n\r" in data)  # of the other kind
+        if len(data) <= self._short and not has_blank_line:
             self._tail = data
+        elif has_blank_line or not _has_short_lines(data):
+            self._read_lines(data, events)
         else:
             self._read_part(data.replace(b"\r\n", b"\n"), events)
-
-    def _has_short_lines(self, data: bytes) -> bool:
-        return data.count(b"\n", 0, _SAMPLE_BYTES) >= _SAMPLE_LINES
 
     def _end_long_block(self, data: bytes, events: MutableSequence[SseEvent]) -> bytes:
         """Parse the rest of a long block in a chunk without CR, and return what is after it."""
@@ -376,44 +390,79 @@ class SseDecoder:
         if has_data_last:
             self._data.append(data)
 
-    def _read_lines(self, data: bytes, events: MutableSequence[SseEvent]) -> None:
+    def _read_lines(
+        self, data: bytes, events: MutableSequence[SseEvent], *, until_short: bool = False
+    ) -> bytes:
         """Parse a chunk line by line, and keep the line that is not complete.
+
+        With ``until_short`` it stops where a block has ended and a short one follows, and returns
+        the rest of the chunk.
 
         Raises:
             RemoteProtocolError: a block is larger than the limit.
         """
         start = 0
         view = memoryview(data)
-        while (next_lf := data.find(b"\n", start)) >= 0:  # quicker than split() with long lines
-            end = next_lf
-            if end > start and data[end - 1] == CR_BYTE:
-                end -= 1
-            if not self._line and data.startswith(b"data: ", start):
+        has_cr = CR_BYTE in data
+        while True:
+            if not (self._line or self._block_size):
+                head = _HEAD.match(data, start)
+                if until_short and start:
+                    end = data.find(b"\n", head.end() if head else start)
+                    if 0 <= end - start < _SHORT_BYTES:
+                        return data[start:]
+                if head:
+                    start = self._end_head(head)
+            next_lf = data.find(b"\n", start)  # quicker than split() with long lines
+            end = len(data) if next_lf < 0 else next_lf
+            if has_cr and start < end:
+                if data[end - 1] == CR_BYTE:
+                    end -= 1
+                if data.find(b"\r", start, end) >= 0:  # one without LF
+                    data, start, has_cr = _with_lf(data[start:]), 0, False
+                    view = memoryview(data)
+                    continue
+            if next_lf < 0:
+                break
+            if self._line:
+                self._end_line(data[start:end])
+            elif start == end:
+                self._end_block(events)
+            elif data.startswith(b"data: ", start):
                 self._check_size(end - start)
                 self._block_size += end - start + 1
                 self._data.append(str(view[start + 6 : end], "utf-8", "replace"))
             else:
-                self._end_line(data[start:end], events)
+                self._end_line(data[start:end])
             start = next_lf + 1
-        rest = data[start:]
-        if rest:
-            self._keep(rest)
+        if start < len(data):
+            self._keep(data[start:])
+        return b""
+
+    def _end_head(self, head: re.Match[bytes]) -> int:
+        """Take the lines before the data line of a block, and return where they end."""
+        event, id, id_2, event_2, event_3, id_3 = head.groups()
+        if event := event or event_2 or event_3:
+            self._event = event.decode("utf-8", "replace")
+        if id := id or id_2 or id_3:
+            self._id = id.decode("utf-8", "replace")
+        self._block_size = len(head[0]) - head[0].count(b"\r")
+        return head.end()
 
     def _keep(self, data: bytes) -> None:
         """Keep a part of a line that is not complete."""
         self._line += data
-        # One more byte than the limit may be the LF that ends the block, unless this is a comment.
-        self._check_size(len(self._line) - (not self._is_comment(self._line)))
+        size = len(self._line)
+        if self._block_size + size > self._limit:
+            # One more byte may be the LF that ends the block, unless this is a comment.
+            self._check_size(size - (not self._is_comment(self._line)))
 
-    def _end_line(self, end: bytes, events: MutableSequence[SseEvent]) -> None:
-        """Parse a line whose last bytes are these."""
+    def _end_line(self, end: bytes) -> None:
+        """Parse a line that is not blank and whose last bytes are these."""
         line: bytes | bytearray = end
         if self._line:
             line, self._line = self._line, bytearray()
             line += end
-        if not line:
-            self._end_block(events)
-            return
         self._check_size(len(line))
         if self._is_comment(line):
             return
@@ -453,7 +502,7 @@ class SseDecoder:
         """Report the block that a blank line has ended, if it has a field."""
         data = "\n".join(self._data) if self._data else None
         event, id, retry = self._event, self._id, self._retry
-        if (data, event, id, retry) != (None, None, None, None):
+        if data is not None or (event, id, retry) != (None, None, None):
             self._last_id = self._last_id if id is None else id
             events.append(SseEvent(event or "message", data, id, retry, self._last_id))
         self._block_size = 0
@@ -475,18 +524,14 @@ class SseDecoder:
         self._is_plain = True
         return data
 
-    def _without_lone_cr(self, data: bytes) -> bytes:
-        """Return the chunk with LF or CR LF after each line.
 
-        A CR ends its line at once, so that an event does not wait for the byte after its blank
-        line. If the next chunk begins with LF, that LF is discarded.
-        """
-        if data.endswith(b"\r"):
-            self._after_cr, self._is_plain = True, False
-            data += b"\n"
-        if _LONE_CR.search(data):
-            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        return data
+def _has_short_lines(data: bytes) -> bool:
+    return data.count(b"\n", 0, _SAMPLE_BYTES) >= _SAMPLE_LINES
+
+
+def _with_lf(data: bytes) -> bytes:
+    """Return a chunk with an LF after each line."""
+    return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
 
 
 def _already_ended() -> LocalProtocolError:

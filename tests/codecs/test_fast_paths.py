@@ -124,6 +124,8 @@ def test_an_event_stream_is_read_as_if_line_by_line(
 
 
 LONG = b"data: " + b"x" * 1100
+HEAD = b"event: e\nid: 1\n"
+MIXED = (HEAD + LONG + b"\n\n") * 3 + b":\n\n" + (HEAD + b"data: a\n\n") * 20 + HEAD + LONG
 
 
 @pytest.mark.parametrize(
@@ -141,6 +143,15 @@ LONG = b"data: " + b"x" * 1100
         [b"data: a\n" * 600 + b"\n\n" + b"id: 1\ndata: b\n" * 600 + b"\ndata: c\n\n"],
         [b"data: a\r\n" * 600 + b"\r\ndata: b\r\n\r", b"\n" + b"data: c\r\n" * 600 + b"\r\n"],
         [b"data: a\r\nid: 1\r\n\n\ndata: b\n\ndata: c\r\n\r\n"],
+        [MIXED, b"\n\n"],
+        [MIXED.replace(b"\n", b"\r\n"), b"\r\n\r", b"\n"],
+        [HEAD, MIXED.replace(b"\n\n", b"\r\n\r\n"), b"\n\n"],
+        [MIXED.replace(b"a\n\n", b"a\rid: 2\n\n"), b"\n\n"],
+        [HEAD + LONG + b"\rdata: b\r\n\r\n" + MIXED, b"\n\n"],
+        [HEAD + LONG + b"\n\n" + LONG + b"\rdata: b", b"\r\r"],
+        [HEAD + b"id: \0\n" + LONG + b"\n\nid: 2\0\n" + LONG + b"\n\n"],
+        [b"data: a\n\n", b"data: b\rid: 1\r\n\r\n", b"id: 2\rid: 3\r\ndata: c\r\n\r\n"],
+        [b"data: a\n\n", b"event: a\revent: b\r\ndata: d\r\n\r\n"],
     ],
 )
 def test_a_long_block_may_be_cut_anywhere(chunks: list[bytes]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import sys
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from benchmarks import all as all_parts
-from benchmarks import clients, measuring, parsers, plot, stdio, stores, streams
+from benchmarks import clients, measuring, parsers, plan, plot, stdio, stores, streams
 from benchmarks.measuring import Cost, Costs, Skipped, column_of, in_rounds, table
 from benchmarks.parsers import Result, Times
 from benchmarks.workloads import OURS, Workload, peer, workloads
@@ -75,7 +76,7 @@ def test_plots_are_not_drawn_into_the_checkout(
     plot.commit()
     assert [path.name for path in tmp_path.glob("*.svg")] == ["any.svg"]
     for version in ("1", "2"):
-        plot.write_ratios({"sansmcp": version}, {"SSE": {"other": 2.0}})
+        plot.write_ratios({"sansmcp": version}, {"SSE": {"other": 2.0}}, {"SSE": 1.0})
         plot.commit()
     assert list(json.loads((tmp_path / "ratios.json").read_text())) == ["1", "2"]
 
@@ -127,7 +128,50 @@ def test_no_round_begins_when_time_is_up(
 
 def test_the_quick_way_measures_every_parser() -> None:
     workload = Workload("any", 2, {OURS: lambda: 2, "other": lambda: 2})
-    assert parsers.measured(workload, 1).keys() == {OURS, "other"}
+    (result,) = parsers.measured([workload], 1)
+    assert result.times.keys() == {OURS, "other"}
+
+
+def test_each_round_has_all_rows_as_long_as_there_is_time(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Rows at the end were never measured on a busy machine."""
+    runs: list[str] = []
+
+    def parser(name: str) -> Callable[[], int]:
+        def parse() -> int:
+            runs.append(name)
+            if len(runs) > 100:
+                monkeypatch.setenv("BENCHMARK_END", "0")
+            return 1
+
+        return parse
+
+    monkeypatch.setattr(parsers, "LEAST_SECONDS", 0)
+    first, second = (Workload(name, 1, {OURS: parser(name)}) for name in "ab")
+    found = parsers.measured([first, second], 1000)
+    lengths = [len(result.times[OURS].rounds) for result in found]
+    assert lengths[0] - lengths[1] in (0, 1)
+    assert lengths[1] > 10
+    assert parsers.measured([first], 1) == []
+    assert capsys.readouterr().out == "skipped: a: no time left\n"
+
+
+def test_the_plan_shows_what_is_met_and_what_is_not() -> None:
+    assert {each for names, _ in plan.ROWS.values() for each in names} <= {
+        workload.name for workload in WORKLOADS
+    }
+    name = "SSE, small, 140 B, LF, 64 KiB"
+    ratios = {"bytes.split": 0.25, "httpx-sse": 3.0, "httpx2 (for mcp)": 5.0, "openai": 4.0}
+    found = plan.table({"micros": {name: 2.0}, "ratios": {name: ratios}})
+    assert (
+        "| SSE, small, 64 KiB, LF / CRLF | 2 / - | 0.5 / - | 6 httpx-sse / - | 10 / - "
+        "| at most 2 x bytes.split: **4.00** / -; ahead of every Python peer: 3.00 / - |"
+    ) in found.splitlines()
+    assert plan.lost({name: ratios, "b": {"json.loads": 0.9}, "c": {}}).splitlines() == [
+        "A Python peer is ahead in 1 of 3 rows.",
+        "- b: 0.9",
+    ]
 
 
 def test_a_plot_has_a_bar_for_each_and_the_lowest_first() -> None:
