@@ -81,7 +81,7 @@ def test_inline_handlers_run_in_the_thread_that_serves(
     def wait(call: Call) -> Any:
         for act in (
             lambda: call.progress(1),
-            lambda: call.notify("n"),
+            lambda: [call.notify("n", {"text": "x" * 10_000}) for _ in range(10_000)],
             lambda: call.disconnect(),
             lambda: call.ask("elicitation/create"),
             lambda: call.sleep(1),
