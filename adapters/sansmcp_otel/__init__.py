@@ -5,9 +5,10 @@
     sansmcp_otel.trace_handlers(app)
     await sansmcp_asyncio.serve(app, http=..., observer=sansmcp_otel.ServerObserver())
 
-A client makes a span for each call, and sends its context in ``_meta`` (SEP-414). A server makes a
-span for each run of a handler, below that of the client. It needs the extra ``otel``, which brings
-the API of OpenTelemetry; what is recorded goes where its SDK is told to send it.
+A client makes a span for each call, and sends its context in ``_meta`` (SEP-414) and in the headers
+of the HTTP request. A server makes a span for each run of a handler, below that of the client. It
+needs the extra ``otel``, which brings the API of OpenTelemetry; what is recorded goes where its SDK
+is told to send it.
 
 Source: the semantic conventions of OpenTelemetry for MCP; SEP-414.
 """

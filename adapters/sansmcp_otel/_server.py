@@ -34,7 +34,7 @@ def trace_handlers(
     """Make a span for each run of a handler of an App, and measure its duration.
 
     The span is current in the handler. Its parent is the span of the client, from ``_meta`` of the
-    request or, if that has none, from the HTTP headers. Metric: ``mcp.server.operation.duration``
+    request or, if that names none, from the HTTP headers. Metric: ``mcp.server.operation.duration``
     in seconds. A handler that returns InputRequired runs, and is measured, again.
 
     Args:
@@ -79,7 +79,7 @@ def _parent_of(call: sansmcp.BaseCall[Any, Any]) -> Any:
     carrier = json.as_object(call.params.get("_meta")) or {}
     fields = propagate.get_global_textmap().fields
     found = {name: carrier[name] for name in fields if isinstance(carrier.get(name), str)}
-    return propagate.extract(found or dict(call.headers))
+    return propagate.extract(found, propagate.extract(dict(call.headers)))
 
 
 class ServerObserver(sansmcp.Observer):

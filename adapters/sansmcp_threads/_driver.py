@@ -59,6 +59,17 @@ class InlineServerCall(Call):
     def now(self) -> float:
         return time.monotonic()
 
+    def notify(self, method: str, params: Params | None = None) -> None:
+        """Queue a notification; the driver sends it when the handler has returned.
+
+        Raises:
+            LocalProtocolError: ``params`` are not JSON, or so much is unsent that a handler in a
+                thread would wait.
+        """
+        if self._call.is_above_high_water:
+            raise self._refusal()
+        self._call.notify(method, params, now=self.now())
+
     def run_pending(self) -> None:
         raise self._refusal()
 

@@ -126,7 +126,7 @@ from .exchange import (
     ForStandaloneStream,
     Purpose,
 )
-from .http_heads import HttpRequest, Refusal, request_headers
+from .http_heads import HttpRequest, Refusal, request_headers, trace_headers
 from .input import ServerRequests
 from .line_channel import LineChannel
 from .opening import DISCOVER, INITIALIZE, Opening
@@ -447,7 +447,9 @@ class Client:
                 connection was lost, and nothing can be resumed. None allows it for methods that
                 only read.
             meta: further members of ``_meta``, e.g. ``{"traceparent": "00-..."}``; they replace
-                those of the same name in ``params``.
+                those of the same name in ``params``. ``traceparent`` and ``tracestate`` are
+                repeated in the HTTP headers of these names, unless the client has ``traceparent``
+                among its ``headers``.
             detach: True to get the handle of a task as the result, a JSON object with ``taskId``,
                 and to leave the task to :meth:`attach`, of any client.
             any_result: True to get a result of any ``resultType`` as it is, for a gateway that
@@ -1825,8 +1827,11 @@ class Client:
         return jsonrpc.encode(message)
 
     def _mirrored_headers(self, method: str, params: Params) -> Headers:
-        """Return the headers that repeat parts of a message; empty if none have to."""
-        return self._tools.headers_for(method, params) if self._has_mirrored_headers else ()
+        """Return the headers that repeat parts of a message."""
+        traced = trace_headers(params, self._options.headers)
+        if not self._has_mirrored_headers:
+            return traced
+        return (*self._tools.headers_for(method, params), *traced)
 
     def _open(
         self,

@@ -6,6 +6,7 @@ Source: 2025-03-26 to 2026-07-28, basic/transports: Streamable HTTP; RFC 9110.
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import attrs
 
@@ -13,7 +14,7 @@ from ..codecs import headers, json
 from ..codecs.headers import Headers
 from ..errors import LocalProtocolError, RequestRefused
 from ..http import ResponseHead, Url
-from ..messages import ErrorResponse
+from ..messages import ErrorResponse, Params
 from ..revisions import Revision
 from ..types import Secret, hide_credentials
 
@@ -35,6 +36,10 @@ _DATE = re.compile(
 )
 """The form of a date that servers must send. Source: RFC 9110, 5.6.7."""
 _MONTHS = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
+
+_TRACE_PARENT = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
+_TRACE_STATE = re.compile("[!-~](?:[ !-~]{0,510}[!-~])?")
+"""Up to 512 characters, as many as every implementation passes on."""
 
 NOT_RUN = frozenset(
     ("shutting_down", "store_failed", "too_many_sessions", "too_many_subscriptions")
@@ -105,6 +110,33 @@ def request_headers(
     if last_event_id:
         found.append((b"last-event-id", last_event_id.encode()))
     return (*found, *further)
+
+
+def trace_headers(params: Params, further: Headers) -> Headers:
+    """Return the headers that repeat the trace context in ``_meta`` of a message.
+
+    Proxies and HTTP servers read it there. A value that is not as W3C Trace Context has it stays in
+    ``_meta`` alone; so does all of it if the application has set a header of its own.
+
+    Args:
+        params: the parameters of the message.
+        further: the headers that the application has set.
+
+    Source: SEP-414; W3C Trace Context, 3.2 and 3.3.
+    """
+    meta = json.as_object(params.get("_meta")) or {}
+    parent = _header_value(_TRACE_PARENT, meta.get("traceparent"))
+    state = _header_value(_TRACE_STATE, meta.get("tracestate"))
+    if parent is None or headers.get(further, b"traceparent") is not None:
+        return ()
+    found = (b"traceparent", parent)
+    return (found,) if state is None else (found, (b"tracestate", state))
+
+
+def _header_value(pattern: re.Pattern[str], value: Any) -> bytes | None:
+    """Return a string that matches as the value of a header; None if it is something else."""
+    is_match = isinstance(value, str) and pattern.fullmatch(value) is not None
+    return value.encode() if is_match else None
 
 
 @attrs.frozen

@@ -63,6 +63,11 @@ def test_handlers_that_fail(start: Start, world: ToolApp, caplog: pytest.LogCapt
     assert "plain functions" in caplog.text
 
 
+def notify_much(call: Call) -> None:
+    for _ in range(10_000):
+        call.notify("n", {"text": "x" * 10_000})
+
+
 def test_inline_handlers_run_in_the_thread_that_serves(
     start: Start, world: ToolApp, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -81,7 +86,7 @@ def test_inline_handlers_run_in_the_thread_that_serves(
     def wait(call: Call) -> Any:
         for act in (
             lambda: call.progress(1),
-            lambda: call.notify("n"),
+            lambda: notify_much(call),
             lambda: call.disconnect(),
             lambda: call.ask("elicitation/create"),
             lambda: call.sleep(1),

@@ -14,6 +14,8 @@ from .modern.harness import META, PREFIX, ModernClientHarness, input_required
 from .process_harness import ProcessHarness
 
 TRACE = {"traceparent": "00-a-b-01"}
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+STATE = "rojo=00f067aa0ba902b7, congo=t61rcWkgMzE"
 
 
 def test_a_call_may_have_further_members_of_meta(harness: ClientHarness) -> None:
@@ -38,6 +40,54 @@ def test_at_the_stateless_revision_and_in_each_round() -> None:
         assert asked.json["params"]["_meta"] == {**expected, "progressToken": asked.id}
         asked.result(input_required(None, "state"))
         asked = harness.take()
+
+
+def sent_context(asked: Any) -> tuple[Any, Any]:
+    """The headers with the trace context of a request."""
+    return asked.header("traceparent"), asked.header("tracestate")
+
+
+@pytest.mark.parametrize("kind", [ClientHarness, ModernClientHarness])
+def test_headers_repeat_the_trace_context(kind: Any) -> None:
+    harness = kind().connect()
+    _, asked = harness.call(meta={"traceparent": PARENT, "tracestate": STATE})
+    assert sent_context(asked) == (PARENT, STATE)
+    _, asked = harness.call(params={"name": "x", "_meta": {"traceparent": PARENT}})
+    assert sent_context(asked) == (PARENT, None)
+    _, asked = harness.call()
+    assert sent_context(asked) == (None, None)
+
+
+def test_headers_of_a_notification_repeat_the_trace_context(harness: ClientHarness) -> None:
+    harness.run_command(harness.client.notify, "notifications/x", meta={"traceparent": PARENT})
+    assert sent_context(harness.take()) == (PARENT, None)
+
+
+@pytest.mark.parametrize(
+    ("meta", "sent"),
+    [
+        ({"traceparent": PARENT + "\r\nx: y"}, (None, None)),
+        ({"traceparent": 1}, (None, None)),
+        ({"tracestate": STATE}, (None, None)),
+        ({"traceparent": PARENT, "tracestate": ""}, (PARENT, None)),
+        ({"traceparent": PARENT, "tracestate": "a=1\r\nx: y"}, (PARENT, None)),
+        ({"traceparent": PARENT, "tracestate": "a=é"}, (PARENT, None)),
+        ({"traceparent": PARENT, "tracestate": "a=" + "x" * 510}, (PARENT, "a=" + "x" * 510)),
+        ({"traceparent": PARENT, "tracestate": "a=" + "x" * 511}, (PARENT, None)),
+    ],
+)
+def test_headers_repeat_only_what_is_trace_context(
+    harness: ClientHarness, meta: Any, sent: Any
+) -> None:
+    _, asked = harness.call(meta=meta)
+    assert sent_context(asked) == sent
+    assert asked.json["params"]["_meta"] == {**meta, "progressToken": asked.id}
+
+
+def test_a_trace_parent_among_the_headers_of_the_application_stays() -> None:
+    harness = ClientHarness(headers={"traceparent": "mine"}).connect()
+    _, asked = harness.call(meta={"traceparent": PARENT, "tracestate": STATE})
+    assert sent_context(asked) == ("mine", None)
 
 
 def test_on_stdio() -> None:

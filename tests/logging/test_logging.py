@@ -120,6 +120,25 @@ def test_blocking(app: sansmcp.App) -> None:
             client.call("logging/setLevel", {"level": "loud"})
 
 
+@pytest.mark.parametrize("version", REVISIONS)
+def test_inline_handlers_of_a_blocking_server(
+    app: sansmcp.App, version: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """They must not wait, and their records are sent when they have returned."""
+    app.handler("tools/call", inline=True)(plain_tool)
+    with sansmcp_blocking.serve(app, http=("127.0.0.1", 0), http_sse="/sse") as server:
+        url = server.url.replace("/mcp", "/sse") if version == "2024-11-05" else server.url
+        with sansmcp_blocking.connect(url, versions=(version,)) as client:
+            client.events(timeout=0)  # keeps the events from now on
+            assert client.call_tool("x", meta=meta_for(version, "info"))["content"] == []
+            assert texts(list(client.events(timeout=0))) == [
+                "info: info",
+                "error: error",
+                "warning: from a thread",
+            ]
+    assert "--- Logging error ---" not in capsys.readouterr().err
+
+
 def test_records_name_their_request(app: sansmcp.App) -> None:
     stream = io.StringIO()
     shown = logging.StreamHandler(stream)

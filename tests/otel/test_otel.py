@@ -21,6 +21,8 @@ from sansmcp_otel import ClientObserver, ServerObserver, trace_handlers
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
+OTHER = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
+
 
 class Telemetry:
     """Providers that keep in memory what is recorded."""
@@ -63,6 +65,9 @@ def _span_id(span: ReadableSpan) -> int:
 
 
 async def tool(call: Any) -> Any:
+    # On HTTP+SSE the headers are those of the request that opened the event stream.
+    if call.peer.revision.name != "2024-11-05":
+        assert call.headers["traceparent"] == call.params["_meta"]["traceparent"]
     if call.params["name"] == "fails":
         raise sansmcp.JsonRpcError(-32602, "no")
     if call.params["name"] == "breaks":
@@ -139,7 +144,11 @@ def test_one_trace(version: str, handler: Callable[..., Any]) -> None:
 def test_context_of_http_headers_and_refusals() -> None:
     telemetry = Telemetry()
     app = sansmcp.App("traced")
-    app.handler("tools/call")(tool)
+
+    @app.handler("tools/call")
+    async def call_tool(call: Any) -> Any:
+        return {"content": []}
+
     trace_handlers(app, telemetry.tracers, telemetry.meters)
 
     async def main() -> None:
@@ -147,12 +156,16 @@ def test_context_of_http_headers_and_refusals() -> None:
         async with sansmcp_asyncio.serve(app, http=("127.0.0.1", 0), observer=observer) as server:
             headers = {"traceparent": PARENT}
             async with sansmcp_asyncio.connect(server.url, headers=headers) as client:
-                await client.call_tool("works")
+                await client.call_tool("of headers")
+                await client.call_tool("of meta", meta={"traceparent": OTHER})
+                await client.call_tool("of both", meta={"baggage": "a=1"})
                 with pytest.raises(sansmcp.JsonRpcError):
                     await client.call("prompts/get", {"name": "x"})
 
     asyncio.run(asyncio.wait_for(main(), 30))
-    (span,) = telemetry.spans(trace.SpanKind.SERVER).values()
-    assert span.parent is not None
-    assert f"{span.parent.trace_id:032x}" == PARENT.split("-")[1]
+    spans = telemetry.spans(trace.SpanKind.SERVER)
+    for name, parent in (("headers", PARENT), ("meta", OTHER), ("both", PARENT)):
+        found = spans[f"tools/call of {name}"].parent
+        assert found is not None
+        assert f"{found.trace_id:032x}" == parent.split("-")[1]
     assert sum(telemetry.metric("sansmcp.server.refusals").values()) == 1
