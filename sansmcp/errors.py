@@ -52,10 +52,10 @@ def check_type(kind: type[Any] | tuple[type[Any], ...], **given: object) -> None
     True and False are not numbers here. This is for constructors and commands; values that arrive
     often are checked only when their use fails.
     """
+    kinds = kind if isinstance(kind, tuple) else (kind,)
     for name, value in given.items():
-        if type(value) is kind:
+        if type(value) in kinds:
             continue
-        kinds = kind if isinstance(kind, tuple) else (kind,)
         if not isinstance(value, kinds) or (isinstance(value, bool) and int in kinds):
             wanted = " or ".join(each.__name__ for each in kinds)
             raise LocalProtocolError(f"{name} must be {wanted}, and is {type(value).__name__}")
