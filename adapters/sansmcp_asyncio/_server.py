@@ -64,8 +64,6 @@ class RunningServer(sansmcp_loop.RunningServer):
         self._listeners: list[asyncio.Server] = []
         self._taken = ExitStack()
         self._tasks = Tasks()
-        self._is_starting = False
-        """True while a handler runs the first step of its task."""
         self._ending: AsyncioTask | None = None
 
     async def __aenter__(self) -> Self:
@@ -156,16 +154,7 @@ class RunningServer(sansmcp_loop.RunningServer):
             self._taken.close()
 
     def start_task(self, call: sansmcp.ServerCall, result: Awaitable[Any]) -> None:
-        self._is_starting = True
-        try:
-            call.driver = self._tasks.start_now(self.finish(call, result))
-        finally:
-            self._is_starting = False
-
-    def run_pending(self) -> None:
-        # A handler in its first step has been started by drive(), which goes on after that.
-        if not self._is_starting:
-            super().run_pending()
+        call.driver = self._tasks.start(self.finish(call, result))
 
     def spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
         self._tasks.start(work(*arguments))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections.abc import Awaitable, Callable
 from functools import partial
@@ -19,11 +18,9 @@ from sansmcp import (
     RequestCancelled,
     ServerRequest,
     SessionLost,
-    Url,
 )
 from sansmcp.events import Closed, Connected, ProgressReceived
 from sansmcp_asyncio import Call, connect
-from sansmcp_asyncio._tasks import Tasks
 
 from .conftest import ToolApp
 
@@ -321,58 +318,3 @@ async def test_eager_tasks(world: ToolApp, loop: str) -> None:
         assert await client.call_tool("work") == {"done": True}
         calls = [client.call_tool("work") for _ in range(10)]
         assert await asyncio.gather(*calls) == 10 * [{"done": True}]
-
-
-# Handlers that end in their first step
-
-
-async def test_no_handler_begins_within_another_one(world: ToolApp) -> None:
-    """From Python 3.12 on drive() runs the first step, and a handler can make it go on."""
-    running: list[int] = []
-
-    async def change(call: Call) -> Any:
-        running.append(call.params["arguments"]["number"])
-        serving.publish("notifications/tools/list_changed")
-        assert len(running) == 1
-        return {"number": running.pop()}
-
-    world.tool(change)
-    numbers = range(100)
-    calls = [{"name": "change", "arguments": {"number": number}} for number in numbers]
-    batch = [
-        {"jsonrpc": "2.0", "id": number, "method": "tools/call", "params": params}
-        for number, params in enumerate(calls)
-    ]
-    body = json.dumps(batch).encode()
-    head = (
-        "POST /mcp HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
-        "accept: application/json, text/event-stream\r\nconnection: close\r\n"
-        f"content-length: {len(body)}\r\n\r\n"
-    )
-    async with world.serve(sessions=False, versions=("2025-03-26",)) as serving:
-        port = Url.parse(serving.url).port
-        reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        writer.write(head.encode() + body)
-        response = await reader.read()
-        writer.close()
-    assert all(b'"result":{"number":%d}' % number in response for number in numbers)
-
-
-async def test_the_first_step_of_a_task_is_run_at_once() -> None:
-    tasks, go_on = Tasks(), asyncio.Event()
-    steps: list[str] = []
-
-    async def work(name: str) -> None:
-        steps.append(name)
-        if name == "waits":
-            await go_on.wait()
-
-    for name in ("ends", "waits"):
-        tasks.start_now(work(name))
-    assert steps == (["ends", "waits"] if sys.version_info >= (3, 12) else [])
-    await asyncio.sleep(0)
-    assert steps == ["ends", "waits"]
-    (waiting,) = tasks.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await waiting
-    assert tasks.cancel() == set()
