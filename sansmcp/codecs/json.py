@@ -23,11 +23,12 @@ one was used.
 
 from __future__ import annotations
 
+import gc
 import itertools
 import json
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import NoneType
 from typing import Any, NoReturn, TypeGuard, cast
 
@@ -44,10 +45,9 @@ try:
     import msgspec
 
     _read, _write = msgspec.json.Decoder().decode, msgspec.json.Encoder().encode
-    _pack = msgspec.msgpack.Encoder().encode
 except ImportError:  # and encode_stdlib()
     msgspec = None  # type: ignore[assignment]
-    _read = _write = _pack = cast("Any", None)
+    _read = _write = cast("Any", None)
 
 UNBOUNDED = 1 << 62
 """A bound that no document reaches."""
@@ -58,8 +58,10 @@ MAX_DIGITS = 4300
 _BACKSLASH, _QUOTE = b'\\"'
 _ESCAPED_COLON = rb"\u003"
 """How an escape of a colon begins, and those of a few other characters."""
-_SHORT = 2048
+_SHORT = 1024
 """Up to this many bytes of a document, only the simplest way to count pays off."""
+_MANY = 6
+"""So many arrays and objects in ``_SHORT`` bytes are more than those around a text."""
 _FEW = 16
 """So many marks are searched one by one before all are counted."""
 _APART = 400
@@ -69,24 +71,18 @@ SAFE_DEPTH = 1024
 """A depth to which C code can recurse on any stack: a bracket takes some 300 bytes, and threads of
 web servers have stacks of 1 MB.
 """
-_MOST_OF_JITER = 201
-"""``jiter`` refuses documents that nest deeper; :func:`_has_known_depth` checks that it does."""
 
-_CONTAINERS = {dict, list}
+_CONTAINERS = frozenset({dict, list})
 _ARRAYS = {list, tuple}
 _SINGLE = {str, int, bool, NoneType}
 """Types without members, except float: NaN and infinities are floats, and not JSON."""
-_NOT_NUMBERS = {str, bool, NoneType}
-_SAFE = 1e300
-"""Between this and its negative, each integer has at most 300 digits, and each float is finite."""
-_FLOAT = b"\xcb"
-_INFINITY, _MINUS_INFINITY = b"\xcb\x7f\xf0\0\0\0\0\0\0", b"\xcb\xff\xf0\0\0\0\0\0\0"
-"""How floats begin in MessagePack, and two of them."""
+_NUMBERS = {int, float}
 _BEGINNINGS = (b"[", b"{", b",")
 _DEEPER = {ord("["): 1, ord("]"): -1}
 _ONE_KIND = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS = bytes(set(range(256)) - set(b'[]{}"'))
-_NO_BEGINNINGS = bytes(set(range(256)) - set(b'[{,"'))
+_NO_BEGINNINGS = bytes(set(range(256)) - set(b"[{,"))
+_NO_BEGINNINGS_NOR_QUOTES = bytes(set(range(256)) - set(b'[{,"'))
 _WINDOW = 64 * 1024
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
 
@@ -240,46 +236,70 @@ def is_array(value: Any) -> TypeGuard[list[Any]]:
 
 def _decode_fast(data: bytes, max_depth: int, max_values: int) -> Any:
     """Decode a document that breaks no rule; raise one of ``_DOUBTS`` if that is not certain."""
-    size = len(data)
-    if size >= max_values:
-        _check_values(data, max_values)
-    is_flat = not _has_more_brackets(data, max_depth)
-    if size <= _SHORT or (not is_flat and _BACKSLASH not in data):
-        if not is_flat and not _nests_within(data, max_depth):
-            raise ValueError("nested too deep")
-        value = _read(data)
-        again = _write(value)
-        # msgspec reads the last member of a name. But then the value has fewer colons.
-        if again == data:
-            return value
-        has_escapes = _BACKSLASH in data and _ESCAPED_COLON in data  # the first is found faster
-        if not has_escapes and again.count(b":") == data.count(b":"):
-            return value
-    # jiter refuses repeated names, lone surrogates, NaN, and what nests too deep for itself. Within
-    # as many arrays as bring our limit up to its own, it checks ours.
-    around = 0 if is_flat else max(_MOST_OF_JITER - max_depth, 0)
-    text = b"[" * around + data + b"]" * around if around else data
-    value = _parse(text, allow_inf_nan=False, catch_duplicate_keys=True)
-    for _ in range(around):
-        (value,) = value  # raises ValueError if the document closes an array around it
-    if is_flat and not data.isascii():
-        _check_numbers(value)  # few containers, and text that takes longer to pack
+    if len(data) > _SHORT and _is_text(data):
+        return _decode_text(data, max_depth, max_values)
+    if len(data) <= _SHORT < max_values:
+        brackets = data.count(b"{") + data.count(b"[")
     else:
-        packed = _pack(value)  # raises OverflowError for an integer of more than 64 bits
-        if _FLOAT in packed and (_INFINITY in packed or _MINUS_INFINITY in packed):
-            raise ValueError("perhaps an infinity")
+        beginnings = data.translate(None, _NO_BEGINNINGS)
+        if len(beginnings) >= max_values:
+            _check_values(data, max_values)
+        brackets = len(beginnings) - beginnings.count(b",")
+    if brackets > SAFE_DEPTH:
+        if not _nests_within(data, max_depth):
+            raise ValueError("nested too deep")
+        brackets = 0
+    value = _read(data)
+    again = _write(value)
+    # msgspec reads the last member of a name. But then the value has fewer colons.
+    if again != data:
+        has_escapes = _BACKSLASH in data and _ESCAPED_COLON in data  # the first is found faster
+        if has_escapes or again.count(b":") != data.count(b":"):
+            raise ValueError("perhaps a repeated name")
+    if brackets > max_depth:
+        for _ in _levels(value, max_depth):
+            pass
     return value
 
 
-def _check_numbers(value: Any) -> None:
-    """Raise OverflowError if a decoded value has a number beyond ``_SAFE``."""
-    values = [value]
-    for each in values:  # the loop appends to it
-        if type(each) in _CONTAINERS:
-            members = each.values() if is_object(each) else each
-            values += [member for member in members if type(member) not in _NOT_NUMBERS]
-        elif type(each) not in _NOT_NUMBERS and not -_SAFE < each < _SAFE:
-            raise OverflowError(each)
+def _decode_text(data: bytes, max_depth: int, max_values: int) -> Any:
+    """Decode a document with ``jiter``; raise one of ``_DOUBTS`` if it perhaps breaks a rule.
+
+    ``jiter`` refuses repeated names, lone surrogates, NaN, and what nests too deep for the stack.
+    """
+    _check_values(data, max_values)
+    value = _parse(data, allow_inf_nan=False, catch_duplicate_keys=True, cache_mode="keys")
+    for level in _levels(value, max_depth):
+        for each in level:
+            # Each integer between these has few enough digits, each float is finite.
+            if type(each) in _NUMBERS and not -1e300 < each < 1e300:
+                raise OverflowError(each)
+    return value
+
+
+def _is_text(data: bytes) -> bool:
+    """Return True if the end of a document has few arrays and objects, or many escapes.
+
+    ``jiter`` decodes such a document faster. The end of a result says more than its beginning.
+    """
+    brackets = data.count(b"{", -_SHORT) + data.count(b"[", -_SHORT)
+    return brackets < _MANY or data.count(b"\\", -_SHORT) > brackets
+
+
+def _levels(value: Any, max_depth: int) -> Iterator[list[Any]]:
+    """Yield all parts of a decoded value, level by level.
+
+    Raises ValueError if it nests deeper than ``max_depth``.
+    """
+    level = [value]
+    for _ in range(max_depth):
+        yield level
+        level = gc.get_referents(*level)
+        if not level:
+            return
+    if not _CONTAINERS.isdisjoint(map(type, level)):
+        raise ValueError("nested too deep")
+    yield level
 
 
 def _check_values(data: bytes, max_values: int) -> None:
@@ -291,7 +311,7 @@ def _check_values(data: bytes, max_values: int) -> None:
     if (
         len(data) >= max_values
         and sum(_count(data, mark) for mark in _BEGINNINGS) >= max_values
-        and len(_outside_strings(data, _NO_BEGINNINGS)) >= max_values
+        and len(_outside_strings(data, _NO_BEGINNINGS_NOR_QUOTES)) >= max_values
     ):
         raise _refused(f"more than {max_values} values", "too_many_values")
 
@@ -451,14 +471,15 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(","
 _SORTED = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 
 
-def _has_known_depth() -> bool:
-    """Return True if ``jiter`` refuses what nests deeper than we know of it."""
+def _has_own_limit() -> bool:
+    """Return True if ``jiter`` refuses what nests too deep for the stack."""
+    depth = SAFE_DEPTH // 4
     try:
-        _parse(b"[" * (_MOST_OF_JITER + 1) + b"]" * (_MOST_OF_JITER + 1))
+        _parse(b"[" * depth + b"]" * depth)
     except ValueError:
         return True
     return False
 
 
-_can_hurry = jiter is not None and msgspec is not None and _has_known_depth()
+_can_hurry = jiter is not None and msgspec is not None and _has_own_limit()
 _DOUBTS = (ValueError, RecursionError, TypeError, AttributeError, OverflowError)

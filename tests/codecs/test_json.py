@@ -273,6 +273,32 @@ def test_both_implementations_agree_on_damaged_documents(value: Any, data: st.Da
     both(bytes(text))
 
 
+ROW = b'{"a":[1,2.5,null,"x"]},'
+BESIDE = [
+    b'"' + b"y" * 3000 + b'",',
+    '"\u5b57\\n\\"",'.encode() * 300,
+    b'"{\\"a\\": [1, 2]}", [' + b"[1], " * 10 + b"1]," + b'"\\n",' * 300,
+    ROW * 100,
+    ROW * 600,
+    b'{"b": "\\u0021"}, ' * 1100,
+]
+"""What makes a document text or structure, or too large for a count of its brackets to suffice."""
+
+
+@given(VALUES, st.sampled_from(BESIDE), st.data())
+def test_both_implementations_agree_on_damaged_long_documents(
+    value: Any, beside: bytes, data: st.DataObject
+) -> None:
+    text = bytearray(json.encode(value))
+    place = data.draw(st.integers(0, len(text)))
+    damage = st.sampled_from(
+        [b"", b'"', b"\\", b"[", b"]", b"{", b"}", b'"a":1,', b"1e999", b"[" * 63, b"\\ud800"]
+    )
+    text[place : place + data.draw(st.integers(0, 2))] = data.draw(damage)
+    both(b"[" + beside + text + b"]")
+    both(b"[" + text + b"," + beside + b"0]")
+
+
 @given(st.binary(max_size=30))
 def test_both_implementations_agree_on_garbage(data: bytes) -> None:
     both(data)
@@ -311,7 +337,7 @@ def test_a_jiter_that_nests_deeper_is_not_used(monkeypatch: pytest.MonkeyPatch) 
         importlib.reload(json)
 
 
-MANY = b"[" + b'{"a":[1,2.5,null,"x"]},' * 70
+MANY = b"[" + ROW * 70
 
 
 @pytest.mark.parametrize(
