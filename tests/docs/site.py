@@ -34,6 +34,9 @@ _LINK_OR_CODE = re.compile(r"^( *)```.*?^\1```$|(?<=\]\()(?!\w+:)[^)#\s]+", re.M
 _LINK_OUT = re.compile(r"\[([^\]]+)\]\((?:\.\./)+security/[^)]*\)")
 """A link to a page of the service that hosts the repository. Elsewhere its text has to do."""
 
+_AFTER_PAGES = "---\nsearch:\n  boost: 0.3\n---\n"
+"""Results of the search that explain come before those of the API."""
+
 _ROLE = re.compile(r":\w+:`~?\.?([\w.]+)`")
 
 
@@ -120,7 +123,7 @@ def _api_page(name: str, names: list[str]) -> str:
     """One package: its docstring, and below it each public name."""
     own = {"members": False, "heading_level": 1, "show_root_toc_entry": False}
     parts = [_directive(name, own), *(_directive(f"{name}.{each}", {}) for each in names)]
-    return "\n".join(parts)
+    return "\n".join([_AFTER_PAGES, *parts])
 
 
 def _directive(identifier: str, options: dict[str, Any]) -> str:
