@@ -282,3 +282,20 @@ def test_call_reaches_its_tools(server: Running) -> None:
     called = run_in_process("call", "--json", *words)
     assert called.status == 0
     assert text(json.loads(called.out)) == "Echo: hi"
+
+
+@pytest.mark.parametrize(
+    ("subcommand", "asked", "expected"),
+    [
+        ("list", ["prompts"], "simple-prompt"),
+        ("read", ["demo://resource/static/document/architecture.md"], "Everything Server"),
+        ("prompt", ["simple-prompt"], "This is a simple prompt without arguments."),
+        ("raw", ["tools/list"], "get-sum"),
+    ],
+)
+def test_the_command_shows_what_it_offers(
+    everything: list[str], subcommand: str, asked: list[str], expected: str
+) -> None:
+    shown = run_in_process(subcommand, "--json", *asked, "--", *everything, "stdio")
+    assert shown.status == 0
+    assert expected in str(json.loads(shown.out))
