@@ -61,6 +61,7 @@ BRINGS = {
 MORE_OF_PYTHON = {
     "base64",
     "binascii",
+    "gc",
     "hashlib",
     "heapq",
     "hmac",

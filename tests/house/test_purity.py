@@ -42,6 +42,7 @@ PURE = {
 
 IN_ONE_PLACE = {
     "datetime": ("sansmcp.server.modern.task_record",),
+    "gc": ("sansmcp.codecs.json",),
     "h11": ("sansmcp.h11_parser",),
     "httptools": ("sansmcp.httptools_parser",),
     "importlib": ("sansmcp._lazy",),
