@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import os
 import signal
 import sys
@@ -15,6 +16,17 @@ from sansmcp import KnownServers
 
 from .leak_check import freeze_what_is_there
 from .timed_harness import hours_after
+
+# One version of Python is tested without msgspec and jiter, which are optional; these compare with
+# msgspec or convert by it.
+if importlib.util.find_spec("msgspec") is None:
+    collect_ignore = [
+        "codecs/test_envelope.py",
+        "codecs/test_json_writing.py",
+        "typed/test_groups.py",
+        "typed/test_page.py",
+        "typed/test_results.py",
+    ]
 
 # How long an example takes says something of the machine, nothing of the code. Each run has other
 # examples, and the suite is run often. SANSMCP_EXAMPLES is how many a property gets where the same
