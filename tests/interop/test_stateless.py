@@ -27,6 +27,7 @@ from .stateless import MODERN, REGION, SCHEMAS, elicit, served, use_their_tools
 
 FOLDER = Path(__file__).parent
 OURS = [sys.executable, "-m", "tests.interop.stateless"]
+DECORATED = [sys.executable, "-m", "tests.interop.decorated", "--stdio"]
 LOCAL = ("127.0.0.1", 0)
 
 
@@ -87,8 +88,9 @@ async def test_the_python_client_on_http() -> None:
         await use_ours(serving.url)
 
 
-async def test_the_python_client_on_stdio(tmp_path: Path) -> None:
-    command, *args = OURS
+@pytest.mark.parametrize("ours", [OURS, DECORATED], ids=["app", "tools"])
+async def test_the_python_client_on_stdio(ours: list[str], tmp_path: Path) -> None:
+    command, *args = ours
     server = StdioServerParameters(command=command, args=args, env=environment(), cwd=ROOT)
     with (tmp_path / "log").open("w") as log:
         await use_ours(stdio_client(server, log))
@@ -138,9 +140,10 @@ async def test_the_typescript_client_on_http() -> None:
 
 
 @pytest.mark.node
-async def test_the_typescript_client_on_stdio() -> None:
+@pytest.mark.parametrize("ours", [OURS, DECORATED], ids=["app", "tools"])
+async def test_the_typescript_client_on_stdio(ours: list[str]) -> None:
     """There it forgets reports that it reads together with the answer."""
-    assert len(await run_theirs(OURS)) <= 4
+    assert len(await run_theirs(ours)) <= 4
 
 
 @pytest.mark.node
