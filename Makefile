@@ -63,8 +63,9 @@ others: $(VENV)/installed-dev
 
 # The tests for other versions of Python, or of the dependencies (CONSTRAINTS="--constraint
 # tests/lowest.txt"). Left out is what they change nothing of: further cases of other tests, other
-# implementations, and the tools and documents of the checkout.
-ONCE = tests/conformance tests/docs tests/interop tests/lines tests/planted tests/requirements_proof
+# implementations, how work grows, and the tools and documents of the checkout.
+ONCE = tests/conformance tests/docs tests/growth tests/interop tests/lines tests/planted \
+	tests/requirements_proof
 tests: $(VENV)/installed-dev
 	$(PYTEST) -n 3 -m "not thorough and not node" $(ONCE:%=--ignore=%)
 

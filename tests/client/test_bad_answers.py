@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sansmcp import BodyData, CallError, Disconnected, InvalidResponse, Limits, RequestRefused
+from sansmcp.events import CallCompleted
 
 from .detection_harness import failure
 from .harness import ClientHarness, only_failure
@@ -107,6 +108,17 @@ def test_an_event_that_should_have_been_the_answer(harness: ClientHarness, data:
     asked.event(data)
     assert isinstance(only_failure(harness, handle), InvalidResponse)
     assert asked.aborted
+
+
+def test_an_event_with_an_empty_batch_is_no_answer(harness: ClientHarness) -> None:
+    handle, asked = harness.call()
+    asked.open_stream()
+    asked.event(b"[]")
+    assert harness.events == []
+    asked.event(b'{"jsonrpc":"2.0","id":1,"result":{}}')
+    (completed,) = harness.take_events()
+    assert isinstance(completed, CallCompleted)
+    assert completed.call == handle
 
 
 def test_answers_that_are_too_large() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
@@ -52,9 +53,20 @@ def read(path: Path) -> _Page:
 
 
 @pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The site, built as ``make docs`` builds it, but elsewhere."""
-    folder = tmp_path_factory.mktemp("site")
+def site(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """The site, built as ``make docs`` builds it, but elsewhere, and once for all workers."""
+    folder = tmp_path_factory.getbasetemp()
+    if worker_id != "master":
+        folder = folder.parent
+    with (folder / "site.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "site").exists():
+            _build(folder / "unfinished")
+            (folder / "unfinished").rename(folder / "site")
+    return folder / "site"
+
+
+def _build(folder: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
         cwd=ROOT,
@@ -64,7 +76,6 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
         encoding="utf-8",
     )
     assert done.returncode == 0, done.stdout
-    return folder
 
 
 def test_pages_load_nothing_from_outside(site: Path) -> None:
