@@ -17,13 +17,11 @@ from sansmcp import KnownServers
 from .leak_check import freeze_what_is_there
 from .timed_harness import hours_after
 
-# One version of Python is tested without msgspec and jiter, which are optional; these compare with
-# msgspec or convert by it.
+# One version of Python is tested without msgspec and jiter, which are optional; all tests of these
+# files compare with msgspec or convert by it.
 if importlib.util.find_spec("msgspec") is None:
     collect_ignore = [
-        "codecs/test_envelope.py",
         "codecs/test_json_writing.py",
-        "typed/test_groups.py",
         "typed/test_page.py",
         "typed/test_results.py",
     ]

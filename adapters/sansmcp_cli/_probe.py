@@ -252,7 +252,7 @@ def _show(findings: _ProbeReport) -> None:
 def _row(label: str, text: str) -> None:
     """Print a row of the table; text that takes several lines stays in its column."""
     first, *others = [part for line in text.split("\n") for part in _wrapped(line)]
-    print_line(f"{label:<23} {first}".rstrip())
+    print_line(f"{label:<{_LABEL_WIDTH - 1}} {first}".rstrip())
     for line in others:
         print_line(" " * _LABEL_WIDTH + line)
 

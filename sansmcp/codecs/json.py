@@ -1,4 +1,4 @@
-r"""Strict JSON documents, decoded by ``jiter`` and encoded by ``msgspec`` where possible.
+r"""Strict JSON documents, decoded and encoded by ``jiter`` and ``msgspec`` where possible.
 
 If two parsers read one document differently, a filter that uses one of them can be bypassed. So
 every ambiguous document is refused; ``reason`` of the error names the rule that it broke:
@@ -291,6 +291,7 @@ def _levels(value: Any, max_depth: int) -> Iterator[list[Any]]:
 
     Raises ValueError if it nests deeper than ``max_depth``.
     """
+    # Arrays and objects refer to their members and names; strings, numbers and so on to nothing.
     level = [value]
     for _ in range(max_depth):
         yield level

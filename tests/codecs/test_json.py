@@ -322,7 +322,7 @@ def test_without_a_library_the_plain_path_is_taken(
 
 
 def test_a_jiter_that_nests_deeper_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its own limit is what our limit is checked by."""
+    """Its own limit is what protects the stack."""
     pytest.importorskip("jiter")
 
     def from_json(data: bytes, **_: object) -> Any:
