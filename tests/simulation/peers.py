@@ -76,7 +76,7 @@ from sansmcp.events import (
     TaskUpdated,
 )
 from sansmcp.http11.pool import ConnectionPool
-from sansmcp.messages import Request, RequestId
+from sansmcp.messages import ErrorResponse, Request, RequestId, Response
 from sansmcp.meta_keys import LISTEN, LOG_LEVEL, UPDATED
 from sansmcp.process import ProcessPart, StdoutData
 from sansmcp.server.legacy.mailbox import cancellation_mailbox
@@ -438,6 +438,8 @@ class Customer(Host):
             self.world.reach("notification not delivered")
             if isinstance(event.message, Request) and event.message.method == CANCEL:
                 self.undelivered.add((event.message.params or {})["taskId"])
+            if isinstance(event.message, Response | ErrorResponse):
+                self.causes.add("unanswered")  # the server waits for it until the call times out
             if not self.closes_early and not self.world.is_closing:
                 self._unauthorized(event.reason)
                 self.needs(f"{event.reason}", *_ANY)
