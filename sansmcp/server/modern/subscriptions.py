@@ -88,6 +88,10 @@ class Subscription:
     stream: ListenerStream
     watches: list[Watch] = attrs.field(factory=list["Watch"])
     """What ends with the subscription."""
+    _encoded_id: bytes = attrs.field(
+        default=attrs.Factory(lambda self: json.encode(self.request_id), takes_self=True),
+        init=False,
+    )
 
     @property
     def topics(self) -> set[Topic]:
@@ -97,8 +101,11 @@ class Subscription:
         return kinds | {(_URIS, each) for uri in uris for each in (uri, uri.rstrip("/") + "/")}
 
     def notify(self, method: str, params: Params) -> None:
-        meta = {**(json.as_object(params.get("_meta")) or {}), SUBSCRIPTION_ID: self.request_id}
-        self.stream.send(jsonrpc.encode(Notification(method, {**params, "_meta": meta})))
+        self.send(_encode_for_all(method, params))
+
+    def send(self, notification: bytes) -> None:
+        """Complete a notification that is encoded for all subscriptions, and send it."""
+        self.stream.send(b"%b%b}}}" % (notification, self._encoded_id))
 
     @property
     def result(self) -> bytes:
@@ -176,12 +183,13 @@ class Subscriptions:
         listening: dict[ListenerStream, Subscription] = {}
         for topic in _topics_of(method, params):
             listening |= self._by_topic.get(topic, {})
+        notification = _encode_for_all(method, params) if listening else b""
         for stream, subscription in listening.items():
             if stream.is_above_high_water:
                 self.remove(stream)
                 stream.fail(subscription.result, subscription.request_id)
             else:
-                subscription.notify(method, params)
+                subscription.send(notification)
 
     def remove(self, stream: ListenerStream) -> None:
         """Forget a subscription that has ended."""
@@ -207,6 +215,15 @@ class Subscriptions:
         """End all subscriptions with their results, the newest first."""
         while self._open:
             self.end(next(reversed(self._open)))
+
+
+def _encode_for_all(method: str, params: Params) -> bytes:
+    """Encode a notification up to the request id, which is all that differs by subscription."""
+    meta = dict(json.as_object(params.get("_meta")) or {})
+    meta.pop(SUBSCRIPTION_ID, None)
+    members = {name: value for name, value in params.items() if name != "_meta"}
+    members["_meta"] = {**meta, SUBSCRIPTION_ID: 0}
+    return jsonrpc.encode(Notification(method, members)).removesuffix(b"0}}}")
 
 
 def _topics_of(method: str, params: Params) -> Iterator[Topic]:
