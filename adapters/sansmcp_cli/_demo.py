@@ -64,7 +64,8 @@ def add_to(commands: Commands) -> None:
     command.add_argument(
         "--revision",
         choices=tuple(sansmcp.REVISIONS),
-        help="the protocol revision to speak (default: the newest, then the last one that resumes "
+        metavar="REVISION",
+        help="the protocol revision to speak: %(choices)s (default: the newest, then the last one that resumes "
         "streams)",
     )
     add_adapter(command)

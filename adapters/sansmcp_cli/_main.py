@@ -13,10 +13,10 @@ import sansmcp
 from ._advice import advice
 from ._output import UsageError, print_error, print_line
 
-_DESCRIPTION = (
-    "Serve an MCP application, use a server, find out what it speaks, put it on another transport, "
-    "log in, or try what a broken network does to a conversation."
-)
+_DESCRIPTION = """\
+Serve an MCP application, use a server, find out what it speaks, put it on
+another transport, log in, or try what a broken network does to a conversation.
+"""
 _EXIT_STATUS = """\
 A server is named by its URL, by its name in the configuration (config.toml or
 mcp.json in ~/.config/sansmcp), or by the command that starts it, after -- at

@@ -128,7 +128,8 @@ def add_revision(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--revision",
         choices=tuple(sansmcp.REVISIONS),
-        help="speak this revision only (default: the newest that both sides know)",
+        metavar="REVISION",
+        help="speak this revision only: %(choices)s (default: the newest that both sides know)",
     )
 
 
