@@ -112,4 +112,10 @@ def current_loop() -> Loop:
             return TrioLoop()
     from ._asyncio import AsyncioLoop
 
-    return AsyncioLoop()
+    try:
+        return AsyncioLoop()
+    except RuntimeError:
+        raise RuntimeError(
+            "No event loop is running here. Call this in an async function, such as the one that "
+            "asyncio.run() or trio.run() runs"
+        ) from None

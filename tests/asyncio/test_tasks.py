@@ -112,7 +112,7 @@ async def test_a_client_that_nobody_awaits() -> None:
 
 
 def test_without_a_loop() -> None:
-    with pytest.raises(RuntimeError, match="no running event loop"):
+    with pytest.raises(RuntimeError, match="No event loop is running here"):
         connect("http://127.0.0.1:1/mcp")
 
 

@@ -15,7 +15,7 @@ NAME: ContextVar[str] = ContextVar("NAME", default="nobody")
 
 
 def test_there_is_no_loop() -> None:
-    with pytest.raises(RuntimeError):
+    with pytest.raises(RuntimeError, match="async function"):
         current_loop()
 
 
