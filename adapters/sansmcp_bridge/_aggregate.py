@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Awaitable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
 import attrs
@@ -14,6 +14,7 @@ from sansmcp.events import CallReceived, Connected, ServerEvent
 from sansmcp.messages import Params
 from sansmcp.relay import ToolFilter
 from sansmcp_local import unique_names
+from sansmcp_loop import Task
 
 from ._link import Link
 
@@ -50,8 +51,9 @@ class AggregateOwner(Protocol):
     def start_task(self, call: sansmcp.ServerCall, result: Awaitable[Any]) -> None:
         """Respond to a call with what an async function returns or raises."""
 
-    def spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
-        """Start a task that ends with the server."""
+    def start(self, work: Coroutine[Any, Any, None]) -> Task:
+        """Start a task that is cancelled when the server ends."""
+        ...
 
     def run_pending(self) -> None:
         """Drive all machines."""
@@ -118,9 +120,9 @@ class Aggregate:
         if method in _LISTS:
             self._bridge.start_task(call, self._list(method))
         elif method in _NAMED:
-            self._bridge.spawn(self._relay_named, call, *_NAMED[method])
+            self._bridge.start(self._relay_named(call, *_NAMED[method]))
         elif method == "completion/complete":
-            self._bridge.spawn(self._complete, call, json.as_object(params.get("ref")) or {})
+            self._bridge.start(self._complete(call, json.as_object(params.get("ref")) or {}))
         elif method == "logging/setLevel":
             self._bridge.start_task(call, self._set_level(params))
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from typing import Any
 
@@ -27,12 +27,18 @@ from sansmcp.relay import ToolFilter, relay_app
 from sansmcp.types import Unpack, escape_controls
 from sansmcp_asyncio._connection import Connection
 from sansmcp_local import ServePlan, ServeSettings, StandardStreams, serve_plan
+from sansmcp_loop import Task
 
 from ._aggregate import Aggregate, merged
 from ._link import EVERYTHING, Link, Upstream, UpstreamClient
 
 MAX_SESSIONS = 100
 """Sessions at a time by default, if each has a connection or a process of its own."""
+
+_STARTS = 16
+"""Connections to upstream servers that are opened at a time. Each may start a process, which needs
+most processor time in its first second.
+"""
 
 _LATE = 0.02
 """Seconds by which timers of the server are late, so that an event stream that is due to open may
@@ -81,6 +87,8 @@ class Bridge(sansmcp_asyncio.RunningServer):
         self._is_settling_soon = False
         self._woken: dict[Any, None] = {}
         """What drives the exchanges that have something to send."""
+        self.places = asyncio.Semaphore((self.core.limits.max_sessions + 1) * len(upstreams))
+        self.starts = asyncio.Semaphore(_STARTS)
         self._aggregates: dict[sansmcp.Session | None, Aggregate] = {}
         """The upstream connections of each session; None has those of all other clients."""
         common = self._aggregates[None] = self._aggregate(None, options.info, options.capabilities)
@@ -107,11 +115,10 @@ class Bridge(sansmcp_asyncio.RunningServer):
         ]
         return Aggregate(self, links, self._options.tools)
 
-    async def close_links(self) -> None:
-        """Close the connections to all upstream servers."""
-        for aggregate in tuple(self._aggregates.values()):
-            for link in aggregate.links:
-                await link.aclose()
+    def close_links(self) -> None:
+        """Part from the clients that were connected before the server."""
+        for link in self._aggregates[None].links:
+            link.close()
 
     def _serve_stdio(self, streams: StandardStreams) -> Connection:
         connection = super()._serve_stdio(streams)
@@ -140,7 +147,7 @@ class Bridge(sansmcp_asyncio.RunningServer):
                     link.connect()
             case SessionClosed(session) if session in self._aggregates:
                 for link in self._aggregates.pop(session).links:
-                    self.spawn(link.aclose)
+                    link.close()
             case CallReceived(call) | CallCancelled(call) | ClientResponseReceived(call):
                 self._aggregate_of(call.peer).receive_server_event(event)
             case ClientNotified(peer):
@@ -224,6 +231,10 @@ class Bridge(sansmcp_asyncio.RunningServer):
 
     # For links
 
+    def start(self, work: Coroutine[Any, Any, None]) -> Task:
+        """Run a coroutine in a task that is cancelled when the server ends."""
+        return self._tasks.start(work)
+
     def upstream_changed(self, link: Link) -> None:
         """Drive the client of a link soon, since it was given commands."""
         self._changed[link] = None
@@ -306,7 +317,7 @@ async def _opened(
     async with AsyncExitStack() as stack:
         reached: list[tuple[Upstream, UpstreamClient]] = []
         for upstream in upstreams:
-            client = UpstreamClient(upstream.parts(options.info, options.capabilities), None)
+            client = UpstreamClient(upstream.parts(options.info, options.capabilities))
             try:
                 await stack.enter_async_context(client)
             except (sansmcp.CallError, OSError) as error:
@@ -325,7 +336,7 @@ async def _opened(
             [client for _, client in reached],
             options,
         )
-        stack.push_async_callback(bridge.close_links)
+        stack.callback(bridge.close_links)
         await stack.enter_async_context(bridge)
         bridge.run_pending()
         yield bridge

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import AsyncExitStack
 from typing import Any, Protocol
 
 import attrs
@@ -26,6 +28,7 @@ from sansmcp.events import (
 from sansmcp.messages import Params
 from sansmcp.relay import Relay, ToolFilter
 from sansmcp_local import ClientParts, ConnectSettings, client_parts
+from sansmcp_loop import Task
 
 _TIMEOUT = 24 * 3600.0
 """Seconds for a relayed call: the clients have timeouts of their own, and cancel."""
@@ -52,12 +55,23 @@ class LinkOwner(Protocol):
         """The machine of the server."""
         ...
 
+    @property
+    def places(self) -> asyncio.Semaphore:
+        """One for each connection, and so process, that may exist at a time."""
+        ...
+
+    @property
+    def starts(self) -> asyncio.Semaphore:
+        """One for each connection that may be opened at a time."""
+        ...
+
     def now(self) -> float:
         """Return the time of both machines, in seconds."""
         ...
 
-    def spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> None:
-        """Start a task that ends with the server."""
+    def start(self, work: Coroutine[Any, Any, None]) -> Task:
+        """Start a task that is cancelled when the server ends."""
+        ...
 
     def run_pending(self) -> None:
         """Drive the server, and the clients that it has changed."""
@@ -111,7 +125,11 @@ class Upstream:
 class UpstreamClient(sansmcp_asyncio.Client):
     """A client whose events go to a link, but for those of calls that the bridge itself makes."""
 
-    link: Link | None = None
+    def __init__(self, parts: ClientParts) -> None:
+        super().__init__(parts, None)
+        self.link: Link | None = None
+        self.lost = asyncio.Event()
+        """Set once the connection is lost."""
 
     @property
     def is_paused(self) -> bool:
@@ -189,6 +207,8 @@ class Link:
         """What to do when the connection is open, or has failed for a reason."""
         self._is_connecting = False
         self._is_closed = False
+        self._connection: Task | None = None
+        """Opens the connection, and closes it in the end; None for one that was open before."""
         self._since = 0.0
         """When the connection was opened."""
 
@@ -231,38 +251,49 @@ class Link:
 
     def connect(self) -> None:
         """Begin to connect, unless that has begun already."""
-        if not self._is_connecting and self.client is None:
+        if not self._is_connecting and not self._is_closed and self.client is None:
             self._is_connecting = True
-            self.bridge.spawn(self._connect)
+            self._connection = self.bridge.start(self._keep_connection())
 
-    async def _connect(self) -> None:
-        why: str | None = "the bridge is stopping"
+    async def _keep_connection(self) -> None:
+        """Connect, and close the connection when it is lost or this task is cancelled.
+
+        It has its place until the process, if it is one, has ended.
+        """
         try:
-            if not self._is_closed:
-                client = UpstreamClient(self.upstream.parts(self._info, self._capabilities), None)
-                await client
-                if self._is_closed:
-                    await client.aclose()
-                else:
-                    self.use(client)
-                    why = None
+            async with AsyncExitStack() as stack:
+                await stack.enter_async_context(self.bridge.places)
+                client = UpstreamClient(self.upstream.parts(self._info, self._capabilities))
+                async with self.bridge.starts:
+                    await stack.enter_async_context(client)
+                self.use(client)
+                self._connected(None)
+                try:
+                    await client.lost.wait()
+                finally:
+                    client.link = None
         except (sansmcp.CallError, sansmcp.LocalProtocolError, OSError) as error:
             why = f"{self.upstream.name}: {error}"
             self.bridge.log(f"cannot connect to {why}")
-        finally:
-            self._is_connecting = False
-            waiting, self._waiting = self._waiting, []
-            for work in waiting:
-                work(why)
-            self.bridge.run_pending()
+            self._connected(why)
 
-    async def aclose(self) -> None:
+    def _connected(self, why: str | None) -> None:
+        """Do what waits for the connection, which is open, or has failed for a reason."""
+        self._is_connecting = False
+        waiting, self._waiting = self._waiting, []
+        for work in waiting:
+            work(why)
+        self.bridge.run_pending()
+
+    def close(self) -> None:
         """End the connection. Calls that wait for it fail."""
         self._is_closed = True
         client, self.client = self.client, None
         if client is not None:
             client.link = None
-            await client.aclose()
+        if self._connection is not None:
+            self._connection.cancel()
+        self._connected("the session has ended")
 
     # The events of both sides
 
@@ -319,7 +350,8 @@ class Link:
         if client is None or self._is_closed:
             return
         client.link = None
+        client.lost.set()
         self.bridge.log(f"{self.upstream.name}: the connection is lost: {closed.error}")
-        self.bridge.spawn(client.aclose)
+        self.bridge.start(client.aclose())  # the first client has no task that closes it
         if self.bridge.now() - self._since >= _LASTED:
             self.connect()

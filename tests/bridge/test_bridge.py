@@ -7,8 +7,10 @@ import json
 import sys
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 import sansmcp
@@ -492,3 +494,48 @@ def test_a_process_that_dies_is_started_again(version: str, shared: bool) -> Non
     run(main())
     assert "dying: called" in lines
     assert [line for line in lines if "the connection is lost" in line]
+
+
+SILENT = """
+import os, sys
+open(sys.argv[1], "a").write(f"{os.getpid()}\\n")
+if os.path.getsize(sys.argv[1]) > 8:  # not the first
+    sys.stdin.read()
+else:
+    import asyncio, sansmcp, sansmcp_asyncio
+    asyncio.run(sansmcp_asyncio.serve(sansmcp.App("silent"), stdio=True))
+"""
+INITIALIZE = {
+    "protocolVersion": OLD,
+    "capabilities": {},
+    "clientInfo": {"name": "many", "version": "1"},
+}
+
+
+def test_many_sessions_start_few_processes(tmp_path: Path) -> None:
+    """Each ``initialize`` replaces a session whose process has not responded yet."""
+    file, most = tmp_path / "pids", 0
+
+    def living() -> int:
+        return sum(Path(f"/proc/{pid}").exists() for pid in file.read_text().split())
+
+    async def initialize(url: str) -> None:
+        nonlocal most
+        async with httpx.AsyncClient() as client:
+            body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": INITIALIZE}
+            headers = {"Accept": "application/json, text/event-stream"}
+            response = await client.post(url, json=body, headers=headers)
+        assert response.status_code == 200
+        most = max(most, living())
+
+    async def main() -> None:
+        upstream = Upstream("silent", [sys.executable, "-c", SILENT, str(file)])
+        limits = sansmcp.Limits(max_sessions=4)
+        async with open_bridge([upstream], http=LOCAL, limits=limits) as bridge:
+            for _ in range(30):
+                await initialize(bridge.url)
+            await until(lambda: living() == 1 + 4)
+
+    run(main())
+    assert most <= 1 + 4 + 1
+    assert living() == 0
