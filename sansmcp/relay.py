@@ -52,6 +52,7 @@ from .messages import Notification, Params, Request, RequestId
 from .meta_keys import (
     ACKNOWLEDGED,
     LISTEN,
+    LEVELS,
     LOG_LEVEL,
     OWN_META,
     SERVER_INFO,
@@ -363,7 +364,13 @@ class Relay:
         """Respond to a method that the upstream does not have, or need not be asked again."""
         is_modern = self._revision is not None and self._revision.listen
         if method == _SET_LEVEL:
-            self._level = str(params.get("level"))
+            level = params.get("level")
+            if level in LEVELS:
+                self._level = level
+            elif is_modern:  # where it would fail the calls of all clients, since each brings it
+                what = f"level is one of {', '.join(LEVELS)}"
+                call.respond_error(jsonrpc.INVALID_PARAMS, what, now=now)
+                return True
             if not is_modern:
                 return False
         elif method == _SUBSCRIBE and is_modern:

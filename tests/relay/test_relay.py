@@ -459,6 +459,20 @@ def test_the_level_of_an_old_client_comes_with_each_call_to_a_new_server() -> No
     assert call.request.params["_meta"][LOG_LEVEL] == "warning"
 
 
+@pytest.mark.parametrize("params", [{}, {"level": "loud"}, {"level": ["error"]}])
+def test_a_wrong_level_is_refused_and_does_not_fail_the_calls_of_others(params: Any) -> None:
+    bench = Bench(OLD, NEW)
+    bench.call("logging/setLevel", params)
+    assert error_of(bench).code == -32602
+    assert LOG_LEVEL not in (begun(bench).request.params or {}).get("_meta", {})
+
+
+def test_a_wrong_level_is_left_to_an_old_server() -> None:
+    bench = Bench(OLD, OLD)
+    bench.call("logging/setLevel", {"level": "loud"})
+    assert (bench.arrived().request.params or {})["level"] == "loud"
+
+
 @pytest.mark.parametrize("offers", [True, False])
 def test_the_level_of_a_new_client_is_set_at_an_old_server(offers: bool) -> None:
     bench = Bench(NEW, OLD, offered=OFFERED if offers else {"tools": {}})
