@@ -65,8 +65,8 @@ def add_to(commands: Commands) -> None:
         "--revision",
         choices=tuple(sansmcp.REVISIONS),
         metavar="REVISION",
-        help="the protocol revision to speak: %(choices)s (default: the newest, then the last one that resumes "
-        "streams)",
+        help="the protocol revision to speak: %(choices)s (default: the newest, then the last one "
+        "that resumes streams)",
     )
     add_adapter(command)
     command.set_defaults(run=demo)
