@@ -51,8 +51,8 @@ from .input_required import (
 from .messages import Notification, Params, Request, RequestId
 from .meta_keys import (
     ACKNOWLEDGED,
-    LISTEN,
     LEVELS,
+    LISTEN,
     LOG_LEVEL,
     OWN_META,
     SERVER_INFO,

@@ -223,6 +223,9 @@ class Aggregate:
             cursor = page.get("nextCursor")
             if cursor is None:
                 break
+        else:
+            what = f"{method} has more than {_MAX_PAGES} pages; the rest is left out"
+            self._bridge.log(f"{link.upstream.name}: {what}")
         return found
 
     async def _ask(self, link: Link, method: str, params: Params, capability: str) -> Any:

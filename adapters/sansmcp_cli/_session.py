@@ -174,7 +174,8 @@ def converse(
 def pages(method: str, member: str) -> Generator[ScriptCall, Any, list[dict[str, Any]]]:
     """Read all pages of a list; ``member`` is its name in the results.
 
-    Returns the things of the list. Those that are no objects are left out.
+    Returns the things of the list. Those that are no objects are left out. A list of too many pages
+    is cut, which stderr says.
     """
     found: list[dict[str, Any]] = []
     cursor: object = None
@@ -184,6 +185,9 @@ def pages(method: str, member: str) -> Generator[ScriptCall, Any, list[dict[str,
         cursor = (page or {}).get("nextCursor")
         if not isinstance(cursor, str):
             break
+    else:
+        what = f"sansmcp: {method} has more than {_MAX_PAGES} pages; the rest is left out"
+        print_line(what, sys.stderr)
     return found
 
 

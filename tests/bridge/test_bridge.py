@@ -237,6 +237,24 @@ def test_a_server_that_is_away_is_left_out() -> None:
     assert [line for line in lines if line.startswith("gone is left out: ")]
 
 
+def test_a_list_without_an_end_is_cut() -> None:
+    lines: list[str] = []
+    endless = sansmcp.App("endless")
+
+    @endless.handler("tools/list")
+    def list_tools(call: Call) -> Any:
+        tool = {"name": "again", "inputSchema": {"type": "object"}}
+        return {"tools": [tool], "nextCursor": "again"}
+
+    async def use(bridge: Bridge, serving: list[sansmcp_asyncio.RunningServer]) -> None:
+        async with sansmcp_asyncio.connect(bridge.url) as client:
+            listed = await client.list_tools()
+            assert [tool["name"] for tool in listed["tools"]] == ["a", "again"]
+
+    bridged({"one": named("one", "a"), "endless": endless}, use, log=lines.append)
+    assert "endless: tools/list has more than 100 pages; the rest is left out" in lines
+
+
 def test_names_of_servers_must_differ() -> None:
     for upstreams in ([], [Upstream("a", "http://a/"), Upstream("a", "http://b/")]):
         with pytest.raises(LocalProtocolError, match="different names"):

@@ -109,6 +109,21 @@ def test_all_pages_of_a_list_are_read(shop: str, adapter: str) -> None:
     assert [tool["name"] for tool in json.loads(listed.out)["tools"]] == ["typed", "free"]
 
 
+endless = App("endless")
+
+
+@endless.handler("prompts/list", inline=True)
+def list_again(call: BaseCall[Any, Any]) -> dict[str, Any]:
+    return {"prompts": [{"name": "again"}], "nextCursor": "again"}
+
+
+def test_a_list_without_an_end_is_cut() -> None:
+    with serving("tests.cli.test_features:endless") as url:
+        listed = run_in_process("list", url, "prompts", "--json")
+    assert len(json.loads(listed.out)["prompts"]) == 100
+    assert listed.err == "sansmcp: prompts/list has more than 100 pages; the rest is left out\n"
+
+
 def test_a_resource_of_bytes_goes_to_a_pipe_as_it_is(shop: str, tmp_path: Path) -> None:
     file = tmp_path / "logo.png"
     with file.open("wb") as stdout:
