@@ -27,6 +27,7 @@ PARTS: dict[str, tuple[str, str, float]] = {
     "parsers": ("7", "1", 50),
     "plan": ("", "", 1),
     "servers": ("1", "0.1", 15),
+    "workers": ("1", "", 4),
     "stdio": ("2000", "200", 10),
     "streams": ("5000", "500", 10),
     "clients": ("0.25", "0.02", 15),

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from benchmarks import all as all_parts
-from benchmarks import clients, measuring, parsers, plan, plot, stdio, stores, streams
+from benchmarks import clients, measuring, parsers, plan, plot, stdio, stores, streams, workers
 from benchmarks.measuring import Cost, Costs, Skipped, column_of, in_rounds, table
 from benchmarks.parsers import Result, Times
 from benchmarks.workloads import OURS, Workload, peer, workloads
@@ -228,6 +228,11 @@ def test_contestants_do_what_they_are_asked_for(
     monkeypatch.setattr(measuring, "ROUNDS", 1)
     assert len(few) == 3
     assert all(cost.rate > 0 for cost in benchmark.measure(much).values())
+
+
+def test_one_process_and_two_serve(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measuring, "ROUNDS", 1)
+    assert workers.table(workers.measure(0.05)).count("\n") == 3
 
 
 @pytest.mark.parametrize("place", ["", "store.db"], ids=["memory", "SQLite"])
