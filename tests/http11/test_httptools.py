@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from sansmcp import RemoteProtocolError
-from sansmcp.httptools_parser import HTTP11
+from sansmcp.http11_parser import Http11Parser
+
+HTTP11: Http11Parser = pytest.importorskip("sansmcp.httptools_parser").HTTP11
 
 
 @pytest.fixture(autouse=True)
