@@ -306,7 +306,8 @@ async def _opened(
     async with AsyncExitStack() as stack:
         reached: list[tuple[Upstream, UpstreamClient]] = []
         for upstream in upstreams:
-            client = UpstreamClient(upstream.parts(options.info, options.capabilities), None)
+            parts = upstream.parts(options.info, options.capabilities, has_session=False)
+            client = UpstreamClient(parts, None)
             try:
                 await stack.enter_async_context(client)
             except (sansmcp.CallError, OSError) as error:

@@ -25,6 +25,7 @@ from sansmcp.events import (
 )
 from sansmcp.messages import Params
 from sansmcp.relay import Relay, ToolFilter
+from sansmcp.types import STDIO, Era
 from sansmcp_local import ClientParts, ConnectSettings, client_parts
 
 _TIMEOUT = 24 * 3600.0
@@ -90,8 +91,15 @@ class Upstream:
     target: str | Sequence[str]
     settings: ConnectSettings = attrs.field(factory=lambda: ConnectSettings())
 
-    def parts(self, info: Mapping[str, Any], capabilities: Mapping[str, Any]) -> ClientParts:
+    def parts(
+        self, info: Mapping[str, Any], capabilities: Mapping[str, Any], *, has_session: bool
+    ) -> ClientParts:
         """Return the parts of a client for clients of this name and with these capabilities.
+
+        Args:
+            info, capabilities: what the client declares.
+            has_session: True if it relays one session, so that the clients have a handshake. A
+                process that has one, too, is then spoken to in that way: nothing is translated.
 
         Raises:
             LocalProtocolError: the target or a setting is wrong.
@@ -100,12 +108,21 @@ class Upstream:
         settings: ConnectSettings = {
             "timeout": _TIMEOUT,
             "total_timeout": _TIMEOUT,
+            **(self._known_as_old() if has_session else {}),
             **self.settings,
             "name": name,
             "version": str(info.get("version", sansmcp.__version__)),
             "capabilities": capabilities,
         }
         return client_parts(self.target, **settings)
+
+    def _known_as_old(self) -> ConnectSettings:
+        """Return the settings with which a client tries a handshake first, and then a probe."""
+        if isinstance(self.target, str):
+            return {}  # a session would cost the server at a URL more
+        known = sansmcp.KnownServers()
+        known.remember(" ".join(self.target), STDIO, Era.LEGACY)
+        return {"known_servers": known}
 
 
 class UpstreamClient(sansmcp_asyncio.Client):
@@ -239,7 +256,9 @@ class Link:
         why: str | None = "the bridge is stopping"
         try:
             if not self._is_closed:
-                client = UpstreamClient(self.upstream.parts(self._info, self._capabilities), None)
+                has_session = self._session is not None
+                parts = self.upstream.parts(self._info, self._capabilities, has_session=has_session)
+                client = UpstreamClient(parts, None)
                 await client
                 if self._is_closed:
                     await client.aclose()

@@ -301,6 +301,31 @@ def test_sessions_of_their_own_or_a_shared_one(shared: bool) -> None:
     run(main())
 
 
+REVISION_SERVER = """
+import asyncio, sys, sansmcp, sansmcp_asyncio
+app = sansmcp.App("one")
+@app.handler("tools/call")
+async def call_tool(call):
+    return {"content": [{"type": "text", "text": call.peer.revision.name}]}
+asyncio.run(sansmcp_asyncio.serve(app, stdio=True, versions=sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("served", [(OLD,), (OLD, NEW), (NEW,)])
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_process_of_a_session_has_its_handshake_if_it_can(served: Any, shared: bool) -> None:
+    server = [sys.executable, "-c", REVISION_SERVER, *served]
+
+    async def main() -> None:
+        async with (
+            open_bridge([Upstream("one", server)], http=LOCAL, shared=shared) as bridge,
+            sansmcp_asyncio.connect(bridge.url, versions=(OLD,)) as client,
+        ):
+            assert await text_of(client, "a") == served[-1 if shared else 0]
+
+    run(main())
+
+
 def test_the_upstream_connection_of_an_idle_session_ends() -> None:
     """So do processes. The client, which opens a new session then, sees nothing of it."""
 
