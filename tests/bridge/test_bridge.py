@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
 from typing import Any
 
+import httpx
 import pytest
 
 import sansmcp
@@ -324,6 +325,34 @@ def test_the_process_of_a_session_has_its_handshake_if_it_can(served: Any, share
             assert await text_of(client, "a") == served[-1 if shared else 0]
 
     run(main())
+
+
+@pytest.mark.parametrize(("delay", "kind"), [(0, "application/json"), (0.2, "text/event-stream")])
+def test_a_result_that_comes_soon_is_json(delay: float, kind: str) -> None:
+    app = sansmcp.App("one")
+
+    @app.handler("tools/call")
+    async def call_tool(call: Call) -> Any:
+        await asyncio.sleep(delay)
+        return {"content": []}
+
+    async def use(bridge: Bridge, _: Any) -> None:
+        info = {"name": "c", "version": "1"}
+        opening = {"protocolVersion": OLD, "capabilities": {}, "clientInfo": info}
+        headers = {"accept": "application/json, text/event-stream"}
+        async with httpx.AsyncClient(headers=headers, trust_env=False) as client:
+            for method, params in (
+                ("initialize", opening),
+                ("tools/call", {"name": "a", "arguments": {}}),
+            ):
+                message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+                got = await client.post(bridge.url, json=message)
+                if method == "initialize":
+                    client.headers["mcp-session-id"] = got.headers["mcp-session-id"]
+        assert got.headers["content-type"] == kind
+        assert '"content":[]' in got.text
+
+    bridged({"one": app}, use)
 
 
 def test_the_upstream_connection_of_an_idle_session_ends() -> None:
