@@ -108,21 +108,18 @@ class Upstream:
         settings: ConnectSettings = {
             "timeout": _TIMEOUT,
             "total_timeout": _TIMEOUT,
-            **(self._known_as_old() if has_session else {}),
             **self.settings,
             "name": name,
             "version": str(info.get("version", sansmcp.__version__)),
             "capabilities": capabilities,
         }
+        if has_session and not isinstance(self.target, str):
+            # As a server that was known as old: it gets a handshake first, and a probe if it has
+            # none. At a URL a session would cost the server more.
+            known = sansmcp.KnownServers()
+            known.remember(" ".join(self.target), STDIO, Era.LEGACY)
+            settings.setdefault("known_servers", known)
         return client_parts(self.target, **settings)
-
-    def _known_as_old(self) -> ConnectSettings:
-        """Return the settings with which a client tries a handshake first, and then a probe."""
-        if isinstance(self.target, str):
-            return {}  # a session would cost the server at a URL more
-        known = sansmcp.KnownServers()
-        known.remember(" ".join(self.target), STDIO, Era.LEGACY)
-        return {"known_servers": known}
 
 
 class UpstreamClient(sansmcp_asyncio.Client):

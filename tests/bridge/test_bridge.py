@@ -338,17 +338,17 @@ def test_a_result_that_comes_soon_is_json(delay: float, kind: str) -> None:
 
     async def use(bridge: Bridge, _: Any) -> None:
         info = {"name": "c", "version": "1"}
-        opening = {"protocolVersion": OLD, "capabilities": {}, "clientInfo": info}
         headers = {"accept": "application/json, text/event-stream"}
         async with httpx.AsyncClient(headers=headers, trust_env=False) as client:
-            for method, params in (
-                ("initialize", opening),
-                ("tools/call", {"name": "a", "arguments": {}}),
-            ):
-                message = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-                got = await client.post(bridge.url, json=message)
-                if method == "initialize":
-                    client.headers["mcp-session-id"] = got.headers["mcp-session-id"]
+
+            async def post(method: str, params: Mapping[str, Any]) -> httpx.Response:
+                message: Any = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+                return await client.post(bridge.url, json=message)
+
+            params = {"protocolVersion": OLD, "capabilities": {}, "clientInfo": info}
+            session = (await post("initialize", params)).headers["mcp-session-id"]
+            client.headers["mcp-session-id"] = session
+            got = await post("tools/call", {"name": "a", "arguments": {}})
         assert got.headers["content-type"] == kind
         assert '"content":[]' in got.text
 
