@@ -16,6 +16,21 @@ from ._tasks import Tasks
 _INPUT, _OUTPUT = 0, 1
 
 
+class _Output(asyncio.Protocol):
+    """Takes standard output when it is read. asyncio would pass it on in the loop's next turn."""
+
+    def __init__(self, received: Callable[[bytes], None], own: asyncio.BaseProtocol) -> None:
+        self._received = received
+        self._own = own
+        """The protocol of asyncio, which has to know when the pipe is closed."""
+
+    def data_received(self, data: bytes) -> None:
+        self._received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._own.connection_lost(exc)
+
+
 class AsyncioProcess(ChildProcess, asyncio.SubprocessProtocol):
     """One process, and its pipes."""
 
@@ -85,7 +100,7 @@ class AsyncioProcess(ChildProcess, asyncio.SubprocessProtocol):
     def pause(self, *, is_paused: bool) -> None:
         """Pause or resume reading its output."""
         if self._transport is not None:
-            stdout = cast(asyncio.ReadTransport, self._transport.get_pipe_transport(_OUTPUT))
+            stdout = _stdout(self._transport)
             if is_paused:
                 stdout.pause_reading()
             else:
@@ -96,6 +111,10 @@ class AsyncioProcess(ChildProcess, asyncio.SubprocessProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.SubprocessTransport, transport)
         self._pid = self._transport.get_pid()
+        stdout = _stdout(self._transport)
+        stdout.set_protocol(
+            _Output(partial(self.pipe_data_received, _OUTPUT), stdout.get_protocol())
+        )
         for data in self._to_write:
             self.write(data)
 
@@ -121,6 +140,10 @@ class AsyncioProcess(ChildProcess, asyncio.SubprocessProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Handle the end of the process and of all its streams."""
         self._gone.set_result(None)
+
+
+def _stdout(process: asyncio.SubprocessTransport) -> asyncio.ReadTransport:
+    return cast(asyncio.ReadTransport, process.get_pipe_transport(_OUTPUT))
 
 
 def _stdin(process: asyncio.SubprocessTransport) -> asyncio.WriteTransport:

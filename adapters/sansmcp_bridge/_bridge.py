@@ -40,9 +40,9 @@ _STARTS = 16
 most processor time in its first second.
 """
 
-_LATE = 0.02
-"""Seconds by which timers of the server are late, so that an event stream that is due to open may
-begin in one write with the result. If the connection breaks before, the call cannot be resumed.
+_STREAM_AFTER = 0.05
+"""Seconds by default after which a call without a result gets an event stream. A result that comes
+sooner, as most do, is sent as JSON.
 """
 
 _logger = logging.getLogger("sansmcp")
@@ -216,7 +216,7 @@ class Bridge(sansmcp_asyncio.RunningServer):
             self._timed.discard(link)
 
     def next_deadline(self) -> float:
-        own = super().next_deadline() + _LATE
+        own = super().next_deadline()
         if not self._timed:
             return own
         times = [link.relay.next_deadline() for link in self._timed if link.relay is not None]
@@ -241,10 +241,7 @@ class Bridge(sansmcp_asyncio.RunningServer):
 
     def server_changes(self) -> None:
         """Drive the server soon, since it is given commands."""
-        if not self._is_server_changed:
-            self._is_server_changed = True
-            # A stream that is due opens now, and one write has its beginning and the result.
-            self._use_machine(lambda: self.core.handle_timeout(now=self.now()))
+        self._is_server_changed = True
 
     def upstream_was_driven(self) -> None:
         """Drive the server if that made a client change it."""
@@ -285,7 +282,9 @@ def open_bridge(
         log: takes lines for a log, such as lost connections and the standard error of upstream
             processes.
         settings: the settings of :func:`sansmcp_asyncio.serve`. Unless ``shared`` or ``limits`` is
-            set, at most 100 sessions are open at a time, since each may be a process.
+            set, at most 100 sessions are open at a time, since each may be a process. Unless
+            ``stream_after`` is set, it is 0.05: a call whose connection breaks in that time, or
+            while a result is read that came in it, cannot be resumed.
 
     Returns:
         The running server.
@@ -299,6 +298,7 @@ def open_bridge(
         raise sansmcp.LocalProtocolError("A bridge needs upstream servers with different names")
     if not shared:
         settings.setdefault("limits", sansmcp.Limits(max_sessions=MAX_SESSIONS))
+    settings.setdefault("stream_after", _STREAM_AFTER)
     options = _Options(
         shared=shared,
         info=client_info or {},
@@ -317,7 +317,8 @@ async def _opened(
     async with AsyncExitStack() as stack:
         reached: list[tuple[Upstream, UpstreamClient]] = []
         for upstream in upstreams:
-            client = UpstreamClient(upstream.parts(options.info, options.capabilities))
+            parts = upstream.parts(options.info, options.capabilities, has_session=False)
+            client = UpstreamClient(parts)
             try:
                 await stack.enter_async_context(client)
             except (sansmcp.CallError, OSError) as error:

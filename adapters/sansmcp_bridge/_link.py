@@ -27,6 +27,7 @@ from sansmcp.events import (
 )
 from sansmcp.messages import Params
 from sansmcp.relay import Relay, ToolFilter
+from sansmcp.types import STDIO, Era
 from sansmcp_local import ClientParts, ConnectSettings, client_parts
 from sansmcp_loop import Task
 
@@ -104,8 +105,15 @@ class Upstream:
     target: str | Sequence[str]
     settings: ConnectSettings = attrs.field(factory=lambda: ConnectSettings())
 
-    def parts(self, info: Mapping[str, Any], capabilities: Mapping[str, Any]) -> ClientParts:
+    def parts(
+        self, info: Mapping[str, Any], capabilities: Mapping[str, Any], *, has_session: bool
+    ) -> ClientParts:
         """Return the parts of a client for clients of this name and with these capabilities.
+
+        Args:
+            info, capabilities: what the client declares.
+            has_session: True if it relays one session, so that the clients have a handshake. A
+                process that has one, too, is then spoken to in that way: nothing is translated.
 
         Raises:
             LocalProtocolError: the target or a setting is wrong.
@@ -119,6 +127,12 @@ class Upstream:
             "version": str(info.get("version", sansmcp.__version__)),
             "capabilities": capabilities,
         }
+        if has_session and not isinstance(self.target, str):
+            # As a server that was known as old: it gets a handshake first, and a probe if it has
+            # none. At a URL a session would cost the server more.
+            known = sansmcp.KnownServers()
+            known.remember(" ".join(self.target), STDIO, Era.LEGACY)
+            settings.setdefault("known_servers", known)
         return client_parts(self.target, **settings)
 
 
@@ -263,7 +277,9 @@ class Link:
         try:
             async with AsyncExitStack() as stack:
                 await stack.enter_async_context(self.bridge.places)
-                client = UpstreamClient(self.upstream.parts(self._info, self._capabilities))
+                has_session = self._session is not None
+                parts = self.upstream.parts(self._info, self._capabilities, has_session=has_session)
+                client = UpstreamClient(parts)
                 async with self.bridge.starts:
                     await stack.enter_async_context(client)
                 self.use(client)

@@ -106,7 +106,9 @@ def _bridge(options: argparse.Namespace) -> int:
         first_input = _first_input() if to == _STDIO else b""
         if to == _STDIO and not first_input:
             return 0  # the client has left
-        tools = ToolFilter(tuple(options.allow_tool or ("*",)), tuple(options.deny_tool))
+        tools = None
+        if options.allow_tool or options.deny_tool:
+            tools = ToolFilter(tuple(options.allow_tool or ("*",)), tuple(options.deny_tool))
         info, capabilities = _client_of(first_input) if to == _STDIO else (None, None)
         opening = open_bridge(
             upstreams,

@@ -11,6 +11,10 @@ from typing import Any
 
 _logger = logging.getLogger("sansmcp")
 
+# asyncio reads into a new object of 256 KiB each time. For one of this size glibc maps and unmaps
+# pages, which takes 15 µs, until a larger one has been freed once.
+bytes(1 << 19)
+
 
 class AsyncioTask:
     """See :class:`~sansmcp_loop.Task`."""

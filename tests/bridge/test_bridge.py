@@ -321,6 +321,59 @@ def test_sessions_of_their_own_or_a_shared_one(shared: bool) -> None:
     run(main())
 
 
+REVISION_SERVER = """
+import asyncio, sys, sansmcp, sansmcp_asyncio
+app = sansmcp.App("one")
+@app.handler("tools/call")
+async def call_tool(call):
+    return {"content": [{"type": "text", "text": call.peer.revision.name}]}
+asyncio.run(sansmcp_asyncio.serve(app, stdio=True, versions=sys.argv[1:]))
+"""
+
+
+@pytest.mark.parametrize("served", [(OLD,), (OLD, NEW), (NEW,)])
+@pytest.mark.parametrize("shared", [True, False])
+def test_the_process_of_a_session_has_its_handshake_if_it_can(served: Any, shared: bool) -> None:
+    server = [sys.executable, "-c", REVISION_SERVER, *served]
+
+    async def main() -> None:
+        async with (
+            open_bridge([Upstream("one", server)], http=LOCAL, shared=shared) as bridge,
+            sansmcp_asyncio.connect(bridge.url, versions=(OLD,)) as client,
+        ):
+            assert await text_of(client, "a") == served[-1 if shared else 0]
+
+    run(main())
+
+
+@pytest.mark.parametrize(("delay", "kind"), [(0, "application/json"), (0.2, "text/event-stream")])
+def test_a_result_that_comes_soon_is_json(delay: float, kind: str) -> None:
+    app = sansmcp.App("one")
+
+    @app.handler("tools/call")
+    async def call_tool(call: Call) -> Any:
+        await asyncio.sleep(delay)
+        return {"content": []}
+
+    async def use(bridge: Bridge, _: Any) -> None:
+        info = {"name": "c", "version": "1"}
+        headers = {"accept": "application/json, text/event-stream"}
+        async with httpx.AsyncClient(headers=headers, trust_env=False) as client:
+
+            async def post(method: str, params: Mapping[str, Any]) -> httpx.Response:
+                message: Any = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
+                return await client.post(bridge.url, json=message)
+
+            params = {"protocolVersion": OLD, "capabilities": {}, "clientInfo": info}
+            session = (await post("initialize", params)).headers["mcp-session-id"]
+            client.headers["mcp-session-id"] = session
+            got = await post("tools/call", {"name": "a", "arguments": {}})
+        assert got.headers["content-type"] == kind
+        assert '"content":[]' in got.text
+
+    bridged({"one": app}, use)
+
+
 def test_the_upstream_connection_of_an_idle_session_ends() -> None:
     """So do processes. The client, which opens a new session then, sees nothing of it."""
 
