@@ -22,8 +22,10 @@ PATIENCE = 30.0
 """Seconds for what takes a moment, on a machine that has much else to do."""
 
 
-def run(work: Coroutine[Any, Any, _Result], kind: str = "asyncio") -> _Result:
-    """Run to the end, as ``asyncio.run`` does.
+def run(
+    work: Coroutine[Any, Any, _Result], kind: str = "asyncio", patience: float = PATIENCE
+) -> _Result:
+    """Run to the end, as ``asyncio.run`` does, in at most ``patience`` seconds.
 
     Raises AssertionError for what was left when the work had ended: tasks, threads, descriptors, or
     complaints of the loop.
@@ -33,7 +35,7 @@ def run(work: Coroutine[Any, Any, _Result], kind: str = "asyncio") -> _Result:
         loop = LOOPS[kind]()
         loop.set_exception_handler(lambda _, complaint: complaints.append(complaint))
         main = loop.create_task(work)
-        loop.run_until_complete(asyncio.wait([main], timeout=PATIENCE))
+        loop.run_until_complete(asyncio.wait([main], timeout=patience))
         left = asyncio.all_tasks(loop)
         _end(loop)
         assert not left, left

@@ -15,11 +15,13 @@ import sansmcp_asyncio
 from sansmcp import CallError, LocalProtocolError
 from sansmcp_bridge import Upstream, open_bridge
 
-from ..asyncio.loops import run
+from ..asyncio.loops import PATIENCE, run
 from ..cli.conftest import ROOT
 
 LOCAL = ("127.0.0.1", 0)
 RATE = 100
+TIMEOUT = 60.0
+"""Seconds for a call, which waits for the next process if there is none."""
 
 
 async def load(client: sansmcp_asyncio.Client, seconds: float) -> tuple[int, set[str], int]:
@@ -30,7 +32,7 @@ async def load(client: sansmcp_asyncio.Client, seconds: float) -> tuple[int, set
     async def call(number: int) -> None:
         nonlocal errors
         try:
-            result = await client.call_tool("number", {"number": number}, timeout=60)
+            result = await client.call_tool("number", {"number": number}, timeout=TIMEOUT)
         except CallError:
             errors += 1
         except LocalProtocolError as error:  # of a busy machine: nothing has been sent
@@ -71,7 +73,7 @@ def test_no_result_is_lost(
         ):
             return await load(client, seconds)
 
-    calls, results, errors = run(main())
+    calls, results, errors = run(main(), patience=PATIENCE + seconds + TIMEOUT)
     written = set(record.read_text("utf-8").split())
     print(f"{calls} calls, {len(written)} results written, {len(results)} received")
     assert results
