@@ -144,8 +144,9 @@ clean:
 	rm -rf $(VENV)
 
 # Installed again only when what is needed has changed. WITHOUT="jiter msgspec" leaves these out.
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 $(VENV)/installed-%: setup.cfg pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]' $(CONSTRAINTS)
+	$(INSTALL) --editable '.[$*]' $(CONSTRAINTS)
 	$(if $(WITHOUT),$(BIN)/python -m pip uninstall --quiet --yes $(WITHOUT))
 	touch $@
