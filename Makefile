@@ -40,9 +40,9 @@ demo: $(VENV)/installed-cli
 test: $(VENV)/installed-dev
 	$(MAKE) --jobs 3 check core others WORKERS=1
 
-# What make test leaves out.
+# What make test leaves out, which is nothing of the core.
 thorough: $(VENV)/installed-dev
-	$(PYTEST) -n 3 -m thorough
+	$(PYTEST) -n 3 -m thorough $(CORE:%=--ignore=%)
 
 check: $(VENV)/installed-dev
 	$(BIN)/ruff check
@@ -144,8 +144,9 @@ clean:
 	rm -rf $(VENV)
 
 # Installed again only when what is needed has changed. WITHOUT="jiter msgspec" leaves these out.
+INSTALL = $(BIN)/python -m pip install --quiet --disable-pip-version-check
 $(VENV)/installed-%: setup.cfg pyproject.toml
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]' $(CONSTRAINTS)
+	$(INSTALL) --editable '.[$*]' $(CONSTRAINTS)
 	$(if $(WITHOUT),$(BIN)/python -m pip uninstall --quiet --yes $(WITHOUT))
 	touch $@

@@ -95,7 +95,7 @@ class FaultyWorld(World):
         return usual
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=6 * settings().max_examples, deadline=None)
 @given(
     plan=faults(),
     options=st.sampled_from(OPTIONS),

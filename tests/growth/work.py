@@ -114,17 +114,19 @@ def growth(cost: Callable[[int], int], size: int) -> float:
     return (large - middle + 2000) / (middle - small + 500)
 
 
-def is_linear_in_time(prepare: Callable[[int], Iterable[object]], size: int) -> bool:
-    """Whether an input that is FAR times larger takes about FAR times longer.
+def is_linear_in_time(
+    prepare: Callable[[int], Iterable[object]], size: int, *, tries: int = _LARGE_ROUNDS
+) -> bool:
+    """Whether an input that is FAR times larger takes about FAR times longer, in one of the tries.
 
     A quadratic function takes FAR times longer than that; the line is drawn in the middle. A step,
     where the larger input no longer fits a cache that others use, too, is no growth. So both inputs
     are tried four times as large if the line is crossed.
     """
-    return _is_linear_from(prepare, size) or _is_linear_from(prepare, 4 * size)
+    return any(_is_linear_from(prepare, each, tries) for each in (size, 4 * size))
 
 
-def _is_linear_from(prepare: Callable[[int], Iterable[object]], size: int) -> bool:
+def _is_linear_from(prepare: Callable[[int], Iterable[object]], size: int, tries: int) -> bool:
     """Compare two sizes.
 
     Only the fastest of several runs counts, since others may have been disturbed; the smaller
@@ -132,7 +134,7 @@ def _is_linear_from(prepare: Callable[[int], Iterable[object]], size: int) -> bo
     """
     small: list[float] = []
     large: list[float] = []
-    for _ in range(_LARGE_ROUNDS):
+    for _ in range(tries):
         small += [seconds(prepare(size)) for _ in range(_ROUNDS)]
         large.append(seconds(prepare(FAR * size)))
         if min(large) < FAR**1.5 * min(small):

@@ -92,7 +92,7 @@ class World:
 ACTIONS = ("publish", "publish", "publish", "slow", "step", "step", "work", "die", "reconnect")
 
 
-@settings(max_examples=150)
+@settings(max_examples=3 * settings().max_examples)
 @given(
     st.integers(2, 3),
     st.lists(

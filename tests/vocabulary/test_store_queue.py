@@ -110,7 +110,7 @@ class Queue(RuleBasedStateMachine):
 
 
 TestQueue = Queue.TestCase
-TestQueue.settings = settings(max_examples=300, stateful_step_count=30)
+TestQueue.settings = settings(max_examples=6 * settings().max_examples, stateful_step_count=30)
 
 
 @given(st.integers(1, 50))
