@@ -47,8 +47,9 @@ class Shares(Generic[Owner]):
             self._amounts[owner] = after
         else:
             self._amounts.pop(owner, None)
-        if before.bit_length() != after.bit_length():
-            self._move(owner, before.bit_length(), after.bit_length())
+        bits, bits_after = before.bit_length(), after.bit_length()
+        if bits != bits_after:
+            self._move(owner, bits, bits_after)
 
     def largest(self) -> Owner:
         """Return an owner of which no other has twice the amount. There must be one."""

@@ -48,7 +48,8 @@ class Call(sansmcp.BaseCall[Awaitable[Any], Awaitable[None]]):
     async def run_pending(self) -> None:
         self._serving.run_pending()
         await self._serving.loop.checkpoint()
-        await self._serving.wait_until(lambda: not self._call.is_above_high_water)
+        if self._call.is_above_high_water:
+            await self._serving.wait_until(lambda: not self._call.is_above_high_water)
 
 
 class RunningServer(sansmcp.ServerDriver):

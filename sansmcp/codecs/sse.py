@@ -596,7 +596,8 @@ _CONTROL = re.compile("[\0-\x1f\x7f]")
 
 def _lines(data: bytes) -> bytes:
     """Return the data with a field name before each line but the first."""
-    check_type((bytes, bytearray), data=data)
+    if type(data) is not bytes:
+        check_type((bytes, bytearray), data=data)
     if not data.isascii():
         try:
             data.decode()
