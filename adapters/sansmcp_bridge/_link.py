@@ -40,6 +40,8 @@ _LASTED = 1.0
 _MAX_WAITING = 1000
 """Calls and notifications that wait for a connection, before a notification is dropped."""
 
+_ENDED = "the session has ended"
+
 EVERYTHING: Mapping[str, Any] = {
     "elicitation": {"form": {}, "url": {}},
     "sampling": {"context": {}, "tools": {}},
@@ -259,9 +261,11 @@ class Link:
         """Call ``work`` with None once the server is connected, or with why it is not."""
         if self.client is not None:
             work(None)
-            return
-        self._waiting.append(work)
-        self.connect()
+        elif self._is_closed:
+            work(_ENDED)
+        else:
+            self._waiting.append(work)
+            self.connect()
 
     def connect(self) -> None:
         """Begin to connect, unless that has begun already."""
@@ -283,7 +287,8 @@ class Link:
                 async with self.bridge.starts:
                     await stack.enter_async_context(client)
                 self.use(client)
-                self._connected(None)
+                self._finish_waiting(None)
+                self.bridge.run_pending()
                 try:
                     await client.lost.wait()
                 finally:
@@ -291,15 +296,15 @@ class Link:
         except (sansmcp.CallError, sansmcp.LocalProtocolError, OSError) as error:
             why = f"{self.upstream.name}: {error}"
             self.bridge.log(f"cannot connect to {why}")
-            self._connected(why)
+            self._finish_waiting(why)
+            self.bridge.run_pending()
 
-    def _connected(self, why: str | None) -> None:
-        """Do what waits for the connection, which is open, or has failed for a reason."""
+    def _finish_waiting(self, why: str | None) -> None:
+        """Do what waits for the connection, which is open, or does not exist for a reason."""
         self._is_connecting = False
         waiting, self._waiting = self._waiting, []
         for work in waiting:
             work(why)
-        self.bridge.run_pending()
 
     def close(self) -> None:
         """End the connection. Calls that wait for it fail."""
@@ -309,7 +314,7 @@ class Link:
             client.link = None
         if self._connection is not None:
             self._connection.cancel()
-        self._connected("the session has ended")
+        self._finish_waiting(_ENDED)
 
     # The events of both sides
 
