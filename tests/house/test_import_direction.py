@@ -36,7 +36,7 @@ MAY_ALSO_USE = {
     "sansmcp_asgi": {"sansmcp_local", "sansmcp_loop", "sansmcp_threads"},
     "sansmcp_asyncio": {"sansmcp_local", "sansmcp_loop", "sansmcp_threads"},
     "sansmcp_blocking": {"sansmcp_local", "sansmcp_threads"},
-    "sansmcp_bridge": {"sansmcp_asyncio", "sansmcp_local"},
+    "sansmcp_bridge": {"sansmcp_asyncio", "sansmcp_local", "sansmcp_loop"},
     "sansmcp_cli": {
         "sansmcp_asyncio",
         "sansmcp_blocking",

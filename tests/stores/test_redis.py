@@ -971,7 +971,8 @@ def test_sentinel_fails_over(tmp_path: Path, prefix: str, stack: ExitStack) -> N
         stack.callback(client.close)
         store = stack.enter_context(closing(WaitingRedis(RedisStore(client, prefix=prefix))))
         bell = watch(store)
-        wait(lambda: one.client.wait(1, 100) == 1)  # replicated
+        # WAIT is about the writes of its own connection, and those before them.
+        wait(lambda: one.client.set("last", "") and one.client.wait(1, 100) == 1)
         one.kill()
 
         works_again(lambda: store.append(KEY, entries(3), token="t") is STORED)
