@@ -1,7 +1,7 @@
 """Compare bridges: ``python -m benchmarks.bridge [rounds] [part ...]``.
 
 The parts are ``calls``, ``memory``, ``cuts``, ``deaths`` and ``cost``; all of them by default. The
-output is that which stands in README.md.
+output is that which stands in ``runs.md``.
 Linux only. The servers behind the bridges and the client before them are the same for all; the
 client speaks 2025-11-25, the latest revision that all bridges know.
 """
@@ -308,7 +308,7 @@ def about() -> str:
 
 
 async def measure(rounds: int, parts: Sequence[str]) -> None:
-    """Measure, and print the tables of README.md, each as it stands there."""
+    """Measure, and print the tables of ``runs.md``, each as it stands there."""
     print(about(), flush=True)
     for part in parts:
         match part:

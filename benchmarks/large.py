@@ -118,7 +118,7 @@ def response_as_event(size: int) -> object:
 def _served(parts: Iterable[bytes], *, notify: bool, answer: int) -> object:
     """What a server makes of a request, and of its answer."""
     app = App("large")
-    app.handler("tools/call")(lambda: None)
+    app.handler("tools/call")(print)  # is never called
     machine = Server(
         app, new_token=sequential_tokens(), sessions=False, resumable=False, limits=LIMITS
     )

@@ -1,6 +1,6 @@
 """The goals of the parsers beside what a run has measured: ``python -m benchmarks.plan [FILE]``.
 
-Prints the table of the README, from ``build/bench/ratios.json`` or another file of that form, and
+Prints the table of ``runs.md``, from ``build/bench/ratios.json`` or another file of that form, and
 then the rows of all workloads in which a Python peer is ahead. What is not met is bold.
 """
 

@@ -1,4 +1,4 @@
-"""Bars as SVG for the README, and ratios by version.
+"""Bars as SVG for ``runs.md``, and ratios by version.
 
 They are written to ``build/bench``; ``make bench-plots`` puts them into the checkout.
 """

@@ -81,7 +81,7 @@ class InNode:
             from tests import node
 
             node.install(_NODE)
-        except (ImportError, OSError, subprocess.SubprocessError):
+        except (ImportError, OSError, RuntimeError):
             return None
         return cls(chunks, node.NODE)
 

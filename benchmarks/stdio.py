@@ -12,7 +12,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
@@ -151,7 +150,7 @@ def with_node() -> dict[str, Contestant]:
 
         folder = Path(node.__file__).parent / "interop" / "node"
         node.install(folder)
-    except (ImportError, OSError, subprocess.SubprocessError) as reason:
+    except (ImportError, OSError, RuntimeError) as reason:
         skip("TypeScript SDK", reason)
         return {}
     command = (node.NODE, str(folder / "server.mjs"), "stdio")

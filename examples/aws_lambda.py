@@ -30,9 +30,10 @@ async def brew(drink: str, context: sansmcp_tools.Context) -> str:
 
 
 mcp = sansmcp_asgi.asgi_app(
-    tools.app,
+    tools,
     sessions=False,  # the next request may go to another instance
     resumable=False,
+    reclaim=False,  # nothing is kept between two requests
     policy=sansmcp.SecurityPolicy(allowed_hosts=(os.environ["MCP_HOST"],)),
     # Every instance has to be able to verify what another one has signed.
     state_signer=sansmcp.StateSigner(keys=(os.environ["MCP_STATE_KEY"].encode(),), clock=time.time),

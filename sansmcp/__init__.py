@@ -78,6 +78,7 @@ from .types import Era, Idle, Secret
 
 if TYPE_CHECKING:
     from . import schema as schema
+    from . import skills as skills
     from .auth.clients import OAuthClient
     from .auth.options import (
         Authorization,
@@ -119,6 +120,7 @@ if TYPE_CHECKING:
     from .server.server import Server
     from .server.stdio import ServerPipe
     from .server_call import Peer, ServerCall, Session
+    from .skills import Skill, SkillFile, SkillMismatch
     from .static_tokens import StaticTokens
 else:
     __getattr__, __dir__ = _lazy.names(
@@ -172,16 +174,17 @@ else:
             ".protected_resource": ("ProtectedResource",),
             ".static_tokens": ("StaticTokens",),
             ".server_call": ("ServerCall", "Peer", "Session"),
+            ".skills": ("Skill", "SkillFile", "SkillMismatch"),
             ".server.exchange": ("ServerExchange",),
             ".server.options": ("ServerOptions", "ServerSettings"),
             ".server.server": ("Server",),
             ".server.stdio": ("ServerPipe",),
             ".input_required": ("InputRequest", "InputRequired", "StateSigner"),
         },
-        modules=("schema",),
+        modules=("schema", "skills"),
     )
 
-__version__ = "0.1.0"
+__version__ = "1.0.0rc1"
 
 __all__ = [
     "REVISIONS",
@@ -275,6 +278,9 @@ __all__ = [
     "ServerSettings",
     "Session",
     "SessionLost",
+    "Skill",
+    "SkillFile",
+    "SkillMismatch",
     "SseDecoder",
     "SseEvent",
     "StateSigner",

@@ -5,7 +5,8 @@ So a program imports only what it uses: a client without the server, a codec wit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
 from typing import Any
 
@@ -14,6 +15,7 @@ def names(
     package: dict[str, Any],
     homes: Mapping[str, tuple[str, ...]],
     modules: tuple[str, ...] = (),
+    extra: tuple[str, str] | None = None,
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
     """Return ``__getattr__`` and ``__dir__`` for a package.
 
@@ -24,6 +26,7 @@ def names(
         package: ``globals()`` of the package.
         homes: the public names of each of its modules.
         modules: the modules that are attributes of the package without an import of their own.
+        extra: the extra that the package needs, and the library that it installs.
     """
     home = {name: module for module, found in homes.items() for name in found}
 
@@ -32,8 +35,25 @@ def names(
             return import_module(f".{name}", package["__name__"])  # which sets the attribute
         if name not in home:
             raise AttributeError(f"module {package['__name__']!r} has no attribute {name!r}")
-        value = getattr(import_module(home[name], package["__name__"]), name)
+        with nullcontext() if extra is None else needing(package["__name__"], *extra):
+            value = getattr(import_module(home[name], package["__name__"]), name)
         package[name] = value  # the next lookup finds it without calling get()
         return value
 
     return get, lambda: sorted({*package, *home, *modules})
+
+
+@contextmanager
+def needing(package: str, extra: str, library: str) -> Generator[None, None, None]:
+    """Import the modules of a package in a block, and name its extra if that is not installed.
+
+    Raises:
+        ImportError: the library is not installed; the text says how to install it.
+    """
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != library:
+            raise
+        text = f"{package} needs the extra: pip install 'sansmcp[{extra}]'"
+        raise ModuleNotFoundError(text, name=error.name) from error

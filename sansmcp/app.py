@@ -7,10 +7,10 @@ of decorated functions, with schemas from their signatures.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial, wraps
-from inspect import isawaitable, iscoroutinefunction
+from inspect import isawaitable, iscoroutinefunction, signature
 from types import NoneType
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
@@ -19,6 +19,7 @@ import attrs
 from .errors import LocalProtocolError, check_delay, check_type
 from .messages import Request
 from .scopes import checked_scopes
+from .types import elide
 
 Handler: TypeAlias = Callable[..., Any]
 """Takes the adapter's call object and returns the result.
@@ -68,6 +69,9 @@ _KNOWN_METHODS = (
 )
 """The methods of MCP and its extensions that an application can handle, at any revision."""
 
+_LONGEST = 100
+"""Characters of the methods in the ``repr`` of an App."""
+
 _ALIKE = 0.8
 """From this ratio of :mod:`difflib` on, an unknown method counts as a typing error."""
 
@@ -114,6 +118,9 @@ class App:
             tool. Needed only if schemas have ``x-mcp-header``, so that those headers can be
             checked.
         anonymous: omit name and version if the protocol does not require them (2026-07-28).
+        title, description, icons, website_url: more for people about the server (``serverInfo``);
+            None leaves them out. Icons are written as in the specification: ``{"src": ...,
+            "mimeType": ..., "sizes": [...]}``. Clients get them when they connect.
 
     Raises:
         LocalProtocolError: an argument is of another type.
@@ -125,6 +132,12 @@ class App:
     capabilities: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
     input_schema: Callable[[str], Mapping[str, Any] | None] | None = None
     anonymous: bool = False
+    title: str | None = attrs.field(default=None, kw_only=True)
+    description: str | None = attrs.field(default=None, kw_only=True)
+    icons: Sequence[Mapping[str, Any]] | None = attrs.field(default=None, kw_only=True)
+    website_url: str | None = attrs.field(default=None, kw_only=True)
+    confirms_listeners: bool = attrs.field(default=False, init=False, repr=False)
+    """True if the application acknowledges subscriptions to resources, on ListenReceived."""
     handlers: dict[str, Handler] = attrs.field(factory=dict[str, Handler], init=False)
     options: dict[str, HandlerOptions] = attrs.field(
         factory=dict[str, HandlerOptions], init=False, repr=False
@@ -139,9 +152,25 @@ class App:
         factory=dict[str | None, NotificationHandler], init=False, repr=False
     )
 
+    def __repr__(self) -> str:
+        methods = ", ".join(self.handlers)
+        if len(methods) > _LONGEST:
+            methods = f"{methods[:_LONGEST]}..."
+        about = f"{elide(self.name, 40)} {self.version}"
+        return f"<{type(self).__name__} {about}: {methods or 'no handlers'}>"
+
     def __attrs_post_init__(self) -> None:
         check_type(str, name=self.name, version=self.version)
-        check_type((str, NoneType), instructions=self.instructions)
+        check_type(
+            (str, NoneType),
+            instructions=self.instructions,
+            title=self.title,
+            description=self.description,
+            website_url=self.website_url,
+        )
+        check_type((list, tuple, NoneType), icons=self.icons)
+        for icon in self.icons or ():
+            check_type(Mapping, icon=icon)
         check_type(Mapping, capabilities=self.capabilities)
 
     def handler(
@@ -218,6 +247,7 @@ class App:
                 raise LocalProtocolError(
                     f"The handler of {method!r} must be callable, got {handler!r}"
                 )
+            _check_parameters(repr(method), handler, "call")
             handler_within: Handler = handler
             self.options[method] = HandlerOptions(
                 inline=is_async(handler) or inline,
@@ -248,6 +278,7 @@ class App:
             raise LocalProtocolError(f"The fallback must be callable, got {handler!r}")
         if self._fallback is not None:
             raise LocalProtocolError("The app already has a fallback")
+        _check_parameters("all other methods", handler, "call")
         needed = scopes if callable(scopes) else checked_scopes(scopes)
         self._fallback = handler
         for enter in self._around:
@@ -303,6 +334,8 @@ class App:
                 raise LocalProtocolError(
                     f"The handler of a notification must be a plain function, got {handler!r}"
                 )
+            what = "all other notifications" if method is None else repr(method)
+            _check_parameters(what, handler, "peer", "notification")
             self._notified[method] = handler
             return handler
 
@@ -317,6 +350,16 @@ class App:
         if method in self.handlers:
             return self.handlers[method]
         return None if is_reserved(method) else self._fallback
+
+    def async_functions(self) -> list[str]:
+        """Return what the handlers are for that are async functions, such as ``'tools/call'``.
+
+        Servers without an event loop cannot run them. A subclass adds functions of its own.
+        """
+        found = [repr(method) for method, each in self.handlers.items() if is_async(each)]
+        if self._fallback is not None and is_async(self._fallback):
+            found.append("the fallback")
+        return found
 
     def options_of(self, method: str) -> HandlerOptions:
         """Return the options of the handler of a method."""
@@ -336,7 +379,18 @@ class App:
 
     @property
     def server_info(self) -> dict[str, Any]:
-        """The value of ``serverInfo``."""
+        """The value of ``serverInfo`` for a client that connects."""
+        more = {
+            "title": self.title,
+            "description": self.description,
+            "icons": self.icons,
+            "websiteUrl": self.website_url,
+        }
+        return self.identity | {name: value for name, value in more.items() if value is not None}
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """Name and version: the value of ``serverInfo`` in all other results of 2026-07-28."""
         return {"name": self.name, "version": self.version}
 
     def declared_capabilities(self) -> dict[str, Any]:
@@ -381,6 +435,23 @@ def check_task_rule(rule: TaskRule) -> None:
 def is_reserved(method: str) -> bool:
     """True if the library handles a method itself, so that an application cannot."""
     return method in CORE_METHODS or method.startswith("rpc.")
+
+
+def _check_parameters(what: str, handler: Callable[..., object], *names: str) -> None:
+    """Raise LocalProtocolError if a handler cannot be called with arguments of these names."""
+    try:
+        parameters = signature(handler)
+    except (TypeError, ValueError):  # some builtins have none
+        return
+    try:
+        parameters.bind(*names)
+    except TypeError as error:
+        name = getattr(handler, "__name__", None) or type(handler).__name__
+        gets = f"{('one argument', 'two arguments')[len(names) - 1]}, the {' and the '.join(names)}"
+        raise LocalProtocolError(
+            f"The handler of {what} gets {gets}, and {name}{parameters} does not take that: "
+            f"{error}. Write: def {name}({', '.join(names)})"
+        ) from None
 
 
 def is_async(handler: Handler) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import MappingProxyType, NoneType
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import attrs
 
@@ -153,8 +153,21 @@ A str that is not empty is short for the Access of that principal, without scope
 
 It is called once for each HTTP request, after the checks of ``Host``, ``Origin`` and the announced
 size, and before all others. A plain function can block: it runs in a thread, as a plain handler
-does. If it raises, the exception is logged and the HTTP response has status 500.
+does. If it raises, the exception is logged and the HTTP response has status 500. An object that has
+a method ``find_known`` is asked there first: see :class:`KnowingAuthenticator`.
 """
+
+
+@runtime_checkable
+class KnowingAuthenticator(Protocol):
+    """An :data:`Authenticator` that knows some outcomes without waiting, such as those in a cache.
+
+    An event loop then needs no thread for these requests, and they do not wait for a free one.
+    """
+
+    def find_known(self, head: RequestHead, connection: ConnectionInfo) -> Access | Refusal | None:
+        """Return the outcome if it is known; None to call the object itself. Must not block."""
+        ...
 
 
 def bearer_token(head: RequestHead) -> str | None:

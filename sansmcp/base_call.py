@@ -17,6 +17,7 @@ from .messages import Params, RequestId
 from .meta_keys import LEVELS, LOG_MESSAGE
 from .revisions import Revision
 from .server_call import Peer, ServerCall
+from .types import elide, shown_call
 
 
 class PeerHandle(Generic[Done]):
@@ -83,6 +84,10 @@ class BaseCall(abc.ABC, Generic[Result, Done]):
 
     def __init__(self, call: ServerCall) -> None:
         self._call = call
+
+    def __repr__(self) -> str:
+        what = shown_call(self.method, self.params)
+        return f"<{type(self).__name__} {what} {elide(self.request_id)}>"
 
     @property
     def method(self) -> str:
@@ -252,7 +257,7 @@ class BaseCall(abc.ABC, Generic[Result, Done]):
                 the reasons.
             JsonRpcError: the client sent an error response.
             RequestTimeout: no response arrived within ``timeout`` seconds.
-            RequestCancelled: the call ended meanwhile.
+            RequestCancelled: the call is cancelled, or has ended meanwhile.
         """
         return self.wait_for_answer(self._call.ask(method, params, timeout=timeout, now=self.now()))
 

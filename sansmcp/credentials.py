@@ -22,7 +22,11 @@ class CredentialsKey:
 
 
 class CredentialStorage(Protocol):
-    """Keeps documents of credentials. The methods are quick, and raise if they fail."""
+    """Keeps documents of credentials. The methods raise if they fail.
+
+    They are quick. A storage whose methods may wait, such as for a person, has an attribute
+    ``may_block = True``: clients in an event loop then call them in threads, one at a time.
+    """
 
     def load(self, key: CredentialsKey) -> str | None:
         """Return a document, or None if there is none."""

@@ -17,7 +17,7 @@ from .credentials import CredentialsKey
 from .http import RequestHead, ResponseHead
 from .rates import RateLimit
 from .store import Entry, StreamKey
-from .types import Drivable, elide, hide_secrets, redact
+from .types import Drivable, elide, hide_arguments, hide_secrets, redact
 
 # Of one server exchange: parts of its HTTP response.
 
@@ -245,7 +245,7 @@ class StartProcess:
     standard error, the end of each, and its exit; or ProcessStartFailed if it does not start.
     """
 
-    command: tuple[str, ...]
+    command: tuple[str, ...] = attrs.field(repr=lambda command: repr(hide_arguments(command)))
 
 
 @attrs.frozen

@@ -23,7 +23,20 @@ from .messages import ErrorResponse, RequestId
 from .types import escape_controls
 
 
-class ProtocolError(Exception):
+class _Portable(Exception):
+    """An exception that can be pickled and copied, with any constructor."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # That of Exception calls the constructor with the text alone.
+        return _remake, (type(self), self.args), self.__dict__
+
+
+def _remake(kind: type[Exception], arguments: tuple[Any, ...]) -> Exception:
+    """Return an exception whose constructor has not been called."""
+    return kind.__new__(kind, *arguments)
+
+
+class ProtocolError(_Portable):
     """A rule of the protocol was broken. Abstract: always one of the two subclasses."""
 
     def __init__(self, message: str) -> None:
@@ -155,7 +168,7 @@ class RemoteProtocolError(ProtocolError):
         )
 
 
-class CallError(Exception):
+class CallError(_Portable):
     """A request ended without a result. Always one of the subclasses below.
 
     Its text can be shown on a terminal: control characters of the peer are escaped.
@@ -256,11 +269,27 @@ class RequestCancelled(CallError):
 
 
 class Disconnected(CallError):
-    """The connection was lost before the response arrived, and the outcome is unknown.
+    """The connection was lost before the response arrived, or could not be opened.
 
-    The server may have run the request or not. Find out whether it took effect before you repeat
-    it. If repeating does no harm, pass ``idempotent=True`` and the client repeats it for you.
+    If the request was sent, its outcome is unknown: the server may have run it or not. Find out
+    whether it took effect before you repeat it. If repeating does no harm, pass ``idempotent=True``
+    and the client repeats it for you.
+
+    Attributes:
+        was_sent: False if no byte of the request was sent, so that the server has not run it.
     """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        method: str = "",
+        request_id: RequestId | None = None,
+        lines: Iterable[str] = (),
+        was_sent: bool = True,
+    ) -> None:
+        super().__init__(message, method=method, request_id=request_id, lines=lines)
+        self.was_sent = was_sent
 
 
 class ProcessEnded(CallError):
@@ -292,6 +321,11 @@ def describe_noise(lines: Iterable[str]) -> tuple[str, ...]:
     return tuple(f"(stdout, not an MCP message) {line}" for line in lines)
 
 
+def describe_unread(texts: Iterable[str]) -> tuple[str, ...]:
+    """Return what a server sent that is no response, as the texts of exceptions show it."""
+    return tuple(f"(received, not a response) {text}" for text in texts)
+
+
 class SessionLost(CallError):
     """The server has discarded the session (HTTP 404).
 
@@ -300,7 +334,21 @@ class SessionLost(CallError):
 
     The client opens a new session by itself, in which you can repeat the request. If this error
     closed the client, the server has discarded several sessions in a row.
+
+    Attributes:
+        was_not_run: True if the server refused the request itself; False if it may have run it.
     """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        method: str = "",
+        request_id: RequestId | None = None,
+        was_not_run: bool = False,
+    ) -> None:
+        super().__init__(message, method=method, request_id=request_id)
+        self.was_not_run = was_not_run
 
 
 class TaskCancelled(CallError):
@@ -356,6 +404,7 @@ class AuthorizationFailed(CallError):
         reason: a short stable word that programs can match, e.g. ``"access_denied"``.
         url: the URL of the request of the flow that failed; empty if none did. The text of the
             exception shows it without its query.
+        scopes: the scopes to request, if the token lacks some; else empty.
     """
 
     def __init__(
@@ -364,12 +413,14 @@ class AuthorizationFailed(CallError):
         *,
         reason: str,
         url: str = "",
+        scopes: tuple[str, ...] = (),
         method: str = "",
         request_id: RequestId | None = None,
     ) -> None:
         super().__init__(message, method=method, request_id=request_id)
         self.reason = reason
         self.url = url
+        self.scopes = scopes
 
 
 class InvalidResponse(CallError):

@@ -13,7 +13,7 @@ import attrs
 
 from .errors import CallError, JsonRpcError, RemoteProtocolError
 from .messages import ErrorResponse, Message, Notification, Request, RequestId, Response
-from .server_call import Peer, ServerCall, Session
+from .server_call import ListenRequest, Peer, ServerCall, Session
 from .types import elide, hide_secrets, redact
 
 
@@ -45,6 +45,16 @@ class ListenersChanged:
 
     ``Server.listened_resources`` has the resources for which such clients listen now.
     """
+
+
+@attrs.frozen
+class ListenReceived:
+    """A client of 2026-07-28 asks to be told of changes of resources.
+
+    Reported only if the App has ``confirms_listeners``. Call ``acknowledge()`` of ``request``.
+    """
+
+    request: ListenRequest
 
 
 @attrs.frozen
@@ -136,6 +146,20 @@ class StoreFailed:
 
 
 @attrs.frozen
+class ClocksDiffer:
+    """The clock of another instance on the same store differs by more than a few seconds.
+
+    Task times and other times in the store are those of the instance that wrote them. An instance
+    reports this once.
+
+    Attributes:
+        seconds: by how much the other clock is ahead at least; below zero if it is behind.
+    """
+
+    seconds: float
+
+
+@attrs.frozen
 class AccessExpired:
     """The credentials with which ``principal`` had opened an event stream expired.
 
@@ -172,12 +196,14 @@ ServerEvent: TypeAlias = (
     SessionOpened
     | SessionClosed
     | ListenersChanged
+    | ListenReceived
     | CallReceived
     | CallCancelled
     | ClientNotified
     | ClientResponseReceived
     | ResponseUndelivered
     | StoreFailed
+    | ClocksDiffer
     | AccessExpired
     | RefusalSent
     | InvalidLine

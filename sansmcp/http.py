@@ -8,6 +8,7 @@ and its HTTP response.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeAlias
@@ -17,7 +18,7 @@ import attrs
 
 from .codecs.headers import Headers, by_name
 from .errors import LocalProtocolError
-from .types import elide, hide_credentials, hide_secrets
+from .types import FastEnum, elide, hide_credentials, hide_secrets
 
 _HARMLESS_HEADERS = frozenset(
     (
@@ -48,6 +49,9 @@ _HARMLESS_HEADERS = frozenset(
     )
 )
 """The headers whose values a ``repr`` shows. Any other might carry a credential."""
+
+COOKIE_HEADERS = frozenset((b"cookie", b"set-cookie"))
+"""The headers that carry cookies. No recording has them."""
 
 
 def _show_headers(headers: Headers) -> str:
@@ -169,11 +173,29 @@ class BodyEnd:
     """The body is complete."""
 
 
+class Unsent(FastEnum):
+    """Why no byte of an HTTP request was sent."""
+
+    UNREACHABLE = enum.auto()
+    """No connection could be opened, or the one that was open took no byte."""
+    REFUSED = enum.auto()
+    """The system of the server refused the connection: no process listens there."""
+    PERMANENT = enum.auto()
+    """Another attempt would fail in the same way, e.g. because the certificate is not trusted."""
+
+
 @attrs.frozen
 class ConnectionLost:
-    """The connection broke, or was closed, before the body was complete."""
+    """The connection broke, was closed before the body was complete, or could not be opened.
+
+    Attributes:
+        reason: text for logs and errors.
+        unsent: why no byte of the request was sent; None if the peer may have received some of it.
+            A client repeats a request of which nothing was sent.
+    """
 
     reason: str = "connection lost"
+    unsent: Unsent | None = None
 
 
 RequestPart: TypeAlias = RequestHead | BodyData | BodyEnd | ConnectionLost
@@ -273,6 +295,12 @@ class Url:
     def socket_path(self) -> str | None:
         """The path of a Unix socket, as :func:`os.fsdecode` gives it; None for other schemes."""
         return unquote(self.host, errors="surrogateescape") if self.scheme == _UNIX else None
+
+    @property
+    def is_local(self) -> bool:
+        """True if the server is on this machine, by the form of the host alone."""
+        is_loopback = self.host in ("localhost", "::1") or self.host.startswith("127.")
+        return is_loopback or self.scheme == _UNIX
 
     @property
     def shown(self) -> str:

@@ -27,7 +27,9 @@ class HeadParser(Protocol[_Head_co]):
 
         Returns:
             The head, and True for HTTP/1.1 or False for HTTP/1.0. A ``content-length`` of the head
-            is a number. A request of HTTP/1.1 has one ``host``, a request of 1.0 at most one.
+            is a number. A request of HTTP/1.1 has one ``host``, a request of 1.0 at most one. The
+            same bytes are always the same head, and the value of a ``content-length`` or
+            ``mcp-name`` is what was sent: a head is not parsed again if only these change.
 
         Raises:
             RemoteProtocolError: ``malformed_http`` if the bytes are not HTTP/1.1.

@@ -129,7 +129,8 @@ class StateSigner:
 
     Attributes:
         keys: secrets of at least 16 bytes, the same in all instances of a server. The first one
-            signs; all of them verify, so that keys can be rotated.
+            signs; all of them verify, so that keys can be rotated. Or a function that returns them,
+            which is called for each state: for keys that change while the server runs.
         clock: returns seconds since 1970, e.g. ``time.time``; the clocks of all instances must
             agree.
         lifetime: seconds after which a state is refused.
@@ -142,20 +143,24 @@ class StateSigner:
             ``lifetime`` is not above zero.
     """
 
-    keys: tuple[bytes, ...] = attrs.field(repr=False)
+    keys: tuple[bytes, ...] | Callable[[], tuple[bytes, ...]] = attrs.field(repr=False)
     clock: Callable[[], float]
     lifetime: float = 600.0
     claim_once: Callable[[str], bool] | None = None
 
     def __attrs_post_init__(self) -> None:
-        if not self.keys or not all(map(_is_key, self.keys)):
+        keys = self._keys_now()
+        if not keys or not all(map(_is_key, keys)):
             raise LocalProtocolError("keys must be a tuple of bytes objects of 16 bytes or more")
         check_positive_seconds(self.lifetime)
+
+    def _keys_now(self) -> tuple[bytes, ...]:
+        return self.keys() if callable(self.keys) else self.keys
 
     def sign(self, state: Any, principal: str, method: str, params: Params, *, name: str) -> str:
         """Return ``state`` signed, under a unique name. LocalProtocolError if it is not JSON."""
         content = json.encode([self.clock() + self.lifetime, name, state])
-        tag = _tag(self.keys[0], content, principal, method, params)
+        tag = _tag(self._keys_now()[0], content, principal, method, params)
         return base64.urlsafe_b64encode(tag + content).decode()
 
     def verify(self, signed: str, principal: str, method: str, params: Params) -> Any:
@@ -165,7 +170,7 @@ class StateSigner:
         except (binascii.Error, ValueError):
             raise _refused("this server did not sign it") from None
         tag, content = raw[:_TAG_BYTES], raw[_TAG_BYTES:]
-        known = (_tag(key, content, principal, method, params) for key in self.keys)
+        known = (_tag(key, content, principal, method, params) for key in self._keys_now())
         if not any(hmac.compare_digest(tag, expected) for expected in known):
             raise _refused("this server did not sign it, or not for this request")
         expires, name, state = json.decode(content, max_depth=500)

@@ -22,7 +22,7 @@ class Limits:
 
     Raises:
         LocalProtocolError: a value is of another type or not above zero, ``max_json_depth`` is
-            above 500, or ``store_poll_interval`` is infinite.
+            or ``max_response_depth`` is above 500, or ``store_poll_interval`` is infinite.
     """
 
     max_message_bytes: int = 32 * 1024 * 1024
@@ -50,6 +50,12 @@ class Limits:
     """How deep arrays and objects may nest; at most 500, half of what Python's stack holds.
 
     Deeper documents only serve to exhaust stacks. orjson: 1024, PostgreSQL: 6400.
+    """
+
+    max_response_depth: int = 256
+    """The same for messages that a client receives; at most 500. Schemas without references and
+    trees as structured results nest deeper than arguments do. The official Python SDK reads 165
+    levels; System.Text.Json, which the C# SDK uses: 64.
     """
 
     max_head_bytes: int = 64 * 1024
@@ -117,7 +123,8 @@ class Limits:
 
     max_sessions_per_principal: int = 5_000
     """The same for one principal, so that one alone cannot use all. The empty principal, which all
-    clients without authentication share, is bounded by ``max_sessions`` only.
+    clients without authentication share, is bounded by ``max_sessions`` only. It also bounds the
+    streams of HTTP+SSE, of one principal or, without authentication, of one address.
     """
 
     session_idle_timeout: float = 1800.0
@@ -136,6 +143,11 @@ class Limits:
     max_subscriptions: int = 10_000
     """Clients that listen for changes (``subscriptions/listen``) at the same time."""
 
+    max_subscriptions_per_client: int = 5_000
+    """The same for one principal or, without authentication, for one address: one client alone
+    cannot use all. Behind a proxy set ``trusted_proxies``, else the proxy counts as the client.
+    """
+
     max_rate_buckets: int = 100_000
     """Clients that are counted at the same time, if ``rate_limit`` is set, in some 200 bytes each.
     Of more, those that have been quiet for longest may send as if they had never sent.
@@ -148,7 +160,8 @@ class Limits:
 
     max_uri_length: int = 8192
     """Characters of a resource's URI in ``resources/subscribe``; longer ones are refused, since the
-    session keeps it. RFC 9110 (4.1) recommends to support 8,000 octets; Apache httpd: 8190.
+    session keeps it. In the filter of ``subscriptions/listen`` they are left out. RFC 9110 (4.1)
+    recommends to support 8,000 octets; Apache httpd: 8190.
     """
 
     max_pending_entries: int = 256
@@ -202,9 +215,10 @@ class Limits:
     """
 
     stream_idle_timeout: float = 45.0
-    """How long an event stream that a client can resume may bring no byte before the client aborts
-    it and resumes it: three comments of our servers, which send one every 15 s, and less than the
-    60 s after which a call times out by default. undici: 300 for bodies, Envoy: 300 for streams.
+    """How long an event stream that a client can resume, or make again as a subscription, may bring
+    no byte before the client does so: three comments of our servers, which send one every 15 s, and
+    less than the 60 s after which a call times out by default. undici: 300 for bodies, Envoy: 300
+    for streams.
     """
 
     max_pending_calls: int = 1024
@@ -245,8 +259,9 @@ class Limits:
     """
 
     max_tasks: int = 10_000
-    """Tasks whose handlers run at one instance at the same time. Beyond it a call keeps its
-    connection as if its client could not follow tasks; one that needs a task is refused with 429.
+    """Tasks whose handlers run at one instance, or that it has parked until their input comes.
+    Beyond it a call keeps its connection, and becomes a task when there is room; one that needs a
+    task is refused with 429, and so is the input of a task that another instance has parked.
     """
 
     max_tasks_per_principal: int = 1_000
@@ -257,6 +272,24 @@ class Limits:
     task_timeout: float = 86_400.0
     """Seconds that the handler of a task may run; then the task fails. The client of a task may be
     gone for ever, and nobody else would stop a handler that hangs.
+    """
+
+    reclaim_timeout: float = 60.0
+    """How long a call of a tool runs on at the server after its connection was cut, and how long
+    its response is kept unless the client confirms it. A client that does not hear of the cut asks
+    after ``stream_idle_timeout`` at the latest. This is for clients that declare the extension of
+    docs/reclaim.md, as those of this library do.
+    """
+
+    max_cut_calls: int = 1_000
+    """Calls of one principal that run without a connection; beyond it the one cut longest ago is
+    cancelled. All clients without authentication are one principal.
+    """
+
+    max_reclaim_bytes: int = 32 * 1024 * 1024
+    """Bytes of a server's memory for the responses, reports and keys of such calls, and for the
+    requests of those that run without a connection. The principal that uses most loses its oldest
+    ones first. A key takes half a KiB until there are 65,536 of them.
     """
 
     input_timeout: float = 600.0
@@ -286,7 +319,6 @@ class Limits:
             raise LocalProtocolError(
                 "store_poll_interval must be finite: streams of other instances would stop"
             )
-        if self.max_json_depth > 500:
-            raise LocalProtocolError(
-                f"max_json_depth must be at most 500, and is {self.max_json_depth}"
-            )
+        for name in ("max_json_depth", "max_response_depth"):
+            if (depth := getattr(self, name)) > 500:
+                raise LocalProtocolError(f"{name} must be at most 500, and is {depth}")

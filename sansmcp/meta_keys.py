@@ -12,6 +12,7 @@ from typing import Any
 from .codecs import json
 from .errors import LocalProtocolError, check_type
 from .messages import Message
+from .reclaim import EXTENSION as KEY_OF_CALL
 
 _PREFIX = "io.modelcontextprotocol/"
 VERSION = _PREFIX + "protocolVersion"
@@ -21,7 +22,7 @@ SERVER_INFO = _PREFIX + "serverInfo"
 LOG_LEVEL = _PREFIX + "logLevel"
 SUBSCRIPTION_ID = _PREFIX + "subscriptionId"
 
-OWN_META = frozenset((VERSION, CAPABILITIES, CLIENT_INFO, "progressToken"))
+OWN_META = frozenset((VERSION, CAPABILITIES, CLIENT_INFO, "progressToken", KEY_OF_CALL))
 """The members of ``_meta`` that a client writes itself."""
 
 PROTOCOL_VERSION = b"mcp-protocol-version"
@@ -53,6 +54,17 @@ CLIENT_CAPABILITIES = {
 
 UPDATED = "notifications/resources/updated"
 """Sent to the clients that have subscribed to a resource, at every revision."""
+
+CHANGED_LISTS: Mapping[str, tuple[str, ...]] = {
+    "notifications/tools/list_changed": ("tools/list",),
+    "notifications/prompts/list_changed": ("prompts/list",),
+    "notifications/resources/list_changed": (
+        "resources/list",
+        "resources/templates/list",
+        "skills/list",
+    ),
+}
+"""By notification of a changed list: the methods that read what has changed."""
 
 LOG_MESSAGE = "notifications/message"
 LEVELS = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")

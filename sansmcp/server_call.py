@@ -6,7 +6,7 @@ They are implemented in ``sansmcp.server.calls`` and ``sansmcp.server.legacy.ses
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from .http import RequestHeaders
@@ -78,6 +78,34 @@ class Session(Peer):
     subscriptions: set[str]
 
 
+class ListenRequest(ABC):
+    """A ``subscriptions/listen`` that waits for its acknowledgement.
+
+    Attributes:
+        uris: the resources that the client names.
+
+    Source: 2026-07-28 basic/utilities/subscriptions.
+    """
+
+    __slots__ = ()
+
+    uris: tuple[str, ...]
+
+    @abstractmethod
+    def acknowledge(self, uris: Collection[str], *, now: float) -> bool:
+        """Begin the subscription.
+
+        Args:
+            uris: those of the resources of whose changes the client will be told.
+            now: the current time in seconds, on the machine's clock.
+
+        Returns:
+            False if it had begun before, or the client has left.
+
+        Pull the server's effects afterwards.
+        """
+
+
 class ServerCall(ABC):
     """A request of a client that a handler works on.
 
@@ -121,6 +149,14 @@ class ServerCall(ABC):
     @abstractmethod
     def scopes(self) -> frozenset[str]:
         """The scopes of the credentials of that HTTP request; none on stdio."""
+
+    @property
+    @abstractmethod
+    def client(self) -> str:
+        """A name for the client of that HTTP request: its principal, or its address without one.
+
+        It is empty if neither is known, and on stdio and HTTP+SSE.
+        """
 
     @property
     @abstractmethod
@@ -212,6 +248,20 @@ class ServerCall(ABC):
         """
 
     @abstractmethod
+    def refuse_busy(self, *, now: float) -> bool:
+        """Refuse the call, because too much runs already; say so only if nothing was run for it.
+
+        The HTTP response, if it has not begun, has status 503 and ``Retry-After``: clients may
+        repeat the call then.
+
+        Args:
+            now: the current time in seconds, on the machine's clock.
+
+        Returns:
+            False as ``respond()`` does.
+        """
+
+    @abstractmethod
     def respond_exception(self, error: Exception, *, now: float) -> bool:
         """Send the JSON-RPC error for an exception that a handler raised.
 
@@ -286,7 +336,8 @@ class ServerCall(ABC):
             The JSON-RPC id of the server request.
 
         Raises:
-            LocalProtocolError: the call has ended; the client has disconnected, has not declared
+            RequestCancelled: the call is cancelled, or another instance has taken it over.
+            LocalProtocolError: the call is answered; the client has disconnected, has not declared
                 the capability, or takes no server requests (at 2026-07-28, and without a session);
                 or an argument is not valid. Nothing has changed.
         """

@@ -489,7 +489,7 @@ class AuthorizationEvent(FastEnum):
 
     STARTED = enum.auto()
     CHALLENGED = enum.auto()
-    """The MCP server refused a request."""
+    """The MCP server refused a request, or a token is wanted before the first one."""
     EXPIRED = enum.auto()
     """There is an expired or refused token, and a refresh token."""
     FOUND = enum.auto()
@@ -519,6 +519,7 @@ AUTHORIZATION = _table(
             AuthorizationEvent.CLOSE: AuthorizationState.CLOSED,
         },
         AuthorizationState.LOADING: {
+            AuthorizationEvent.CHALLENGED: AuthorizationState.RESOURCE,
             AuthorizationEvent.EXPIRED: AuthorizationState.REFRESHING,
             AuthorizationEvent.OBTAINED: AuthorizationState.READY,
             AuthorizationEvent.FAILED: AuthorizationState.IDLE,

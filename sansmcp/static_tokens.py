@@ -44,7 +44,7 @@ class StaticTokens:
             return Refusal()
         hashed = _hash(token)
         found = [access for known, access in self._accesses if hmac.compare_digest(known, hashed)]
-        return found[0] if found else Refusal(reason="invalid_token")
+        return found[0] if found else Refusal(reason="unknown_token")
 
 
 def _hash(token: str) -> bytes:

@@ -63,6 +63,14 @@ class EntryKind(enum.Enum):
     """
     WRITER = "writer"
     """Another instance writes the log from here on. The data names it; no client sees the entry."""
+    UNKNOWN = "unknown"
+    """A kind that only a later version knows. A store returns it for any value that is none of
+    these, and this version refuses the log from there on.
+    """
+
+    @classmethod
+    def _missing_(cls, value: object) -> EntryKind:
+        return cls.UNKNOWN
 
 
 @attrs.define

@@ -51,7 +51,7 @@ class Timer(FastEnum):
     """
 
     STREAM_IDLE = enum.auto()
-    """Client: no byte arrived for too long on an event stream that can be resumed."""
+    """Client: no byte arrived for too long on an event stream that can be resumed or replaced."""
 
     DISCARD_RESPONSE = enum.auto()
     """Client: an HTTP response whose rest is discarded took too long to end."""
@@ -75,10 +75,19 @@ class Timer(FastEnum):
     TASK = enum.auto()
     """Server: a call has no response yet, so it becomes a task."""
 
+    RECLAIM = enum.auto()
+    """Server: a call has run without a connection for too long."""
+
+    KEPT = enum.auto()
+    """Server: the oldest response to a call with a key was kept for long enough."""
+
     KEEP_ALIVE = enum.auto()
     """Server: nothing was sent on an event stream for a while; a comment keeps the connection
     alive.
     """
+
+    GATHERED = enum.auto()
+    """Server: events have waited long enough for others, with which they leave together."""
 
     ACCESS = enum.auto()
     """Server: the credentials of a request have expired, so its event stream ends."""
@@ -152,6 +161,13 @@ class TimerTable:
             self.stop(timer, owner)
             return
         self._unplaced[timer, owner] = deadline
+
+    def set_earlier(self, timer: Timer, owner: Hashable, deadline: float) -> None:
+        """Set a timer of an owner, unless it is set and due before ``deadline``."""
+        entry = self._entries.get((timer, owner))
+        current = math.inf if entry is None else entry.deadline
+        if deadline < self._unplaced.get((timer, owner), current):
+            self._unplaced[timer, owner] = deadline
 
     def stop(self, timer: Timer, owner: Hashable) -> None:
         """Stop a timer, if it is set."""

@@ -9,7 +9,7 @@ import attrs
 
 from .codecs import json
 from .codecs.conversion import NotConvertible, convert
-from .errors import InvalidResponse, ToolFailed
+from .errors import InvalidResponse, RemoteProtocolError, ToolFailed
 from .messages import Params
 from .types import elide
 
@@ -17,6 +17,9 @@ CALL_TOOL = "tools/call"
 
 MAX_PAGES = 1000
 """Pages of one list; a server that has more, or goes on forever, is refused."""
+
+_MAX_DEPTH = 64
+"""Levels of JSON in a text."""
 
 _MAX_TEXT = 1000
 """Characters of a tool's text in an exception."""
@@ -31,31 +34,61 @@ def typed_result(result: Any, result_type: Any, method: str) -> Any:
     try:
         return convert(result, result_type)
     except NotConvertible as error:
-        raise InvalidResponse(f"The result is no {error}", method=method) from error
+        raise InvalidResponse(f"The result is no {error}", method=method) from None
 
 
 def typed_tool_result(result: Any, result_type: Any) -> Any:
     """Return the structured content of a tool's result as a value of a type.
 
+    Structured content is an object. So servers send another value as ``{"result": value}``, and
+    for a type of such values this returns the inner one. Servers before 2025-06-18 have no
+    structured content: a result with one text, which is JSON, is read instead.
+
     Raises:
         ToolFailed: the tool failed.
-        InvalidResponse: there is no structured content, or it does not fit.
+        InvalidResponse: there is neither, or it does not fit.
     """
     members = json.as_object(result) or {}
     if members.get("isError"):
         text = _text_of(members) or "it gave no text"
         raise ToolFailed(f"The tool failed: {text}", result=members, method=CALL_TOOL)
+    where, values = "structuredContent", [members.get("structuredContent")]
     if "structuredContent" not in members:
+        where, values = "text", _values_in_text(members)
+    if not values:
         raise InvalidResponse(
-            "The tool's result has no structuredContent, which result_type needs; call the tool "
-            "without result_type, and read its content",
+            "The tool's result has no structuredContent, which result_type needs, and no text that "
+            "is JSON; call the tool without result_type, and read its content",
             method=CALL_TOOL,
         )
     try:
-        return convert(members["structuredContent"], result_type)
+        return _converted(values[0], result_type)
     except NotConvertible as error:
-        text = f"The structuredContent of the tool's result is no {error}"
-        raise InvalidResponse(text, method=CALL_TOOL) from error
+        text = f"The {where} of the tool's result is no {error}"
+        raise InvalidResponse(text, method=CALL_TOOL) from None
+
+
+def _values_in_text(result: dict[str, Any]) -> list[Any]:
+    """Return the value that the one block of a tool's content is as JSON; none if it is not."""
+    content: Any = result.get("content")
+    block = json.as_object(content[0]) if json.is_array(content) and len(content) == 1 else None
+    text = (block or {}).get("text")
+    if not isinstance(text, str):
+        return []
+    try:
+        return [json.decode(text.encode("utf-8", "replace"), _MAX_DEPTH)]
+    except RemoteProtocolError:
+        return []
+
+
+def _converted(value: Any, result_type: Any) -> Any:
+    try:
+        return convert(value, result_type)
+    except NotConvertible:
+        members = json.as_object(value) or {}
+        if members.keys() != {"result"}:
+            raise
+    return convert(members["result"], result_type)
 
 
 def _text_of(result: dict[str, Any]) -> str:
@@ -68,17 +101,27 @@ def _text_of(result: dict[str, Any]) -> str:
 
 @attrs.frozen
 class Listing:
-    """A list of a server: its method, the member of a page with its items, and the capability."""
+    """A list of a server.
+
+    Attributes:
+        method: its method.
+        member: the member of a page with its items.
+        capability: the capability of servers that have it.
+        key: the member by which its items are told apart.
+    """
 
     method: str
     member: str
     capability: str
+    key: str = "name"
 
 
 TOOLS = Listing("tools/list", "tools", "tools")
 PROMPTS = Listing("prompts/list", "prompts", "prompts")
-RESOURCES = Listing("resources/list", "resources", "resources")
-RESOURCE_TEMPLATES = Listing("resources/templates/list", "resourceTemplates", "resources")
+RESOURCES = Listing("resources/list", "resources", "resources", "uri")
+RESOURCE_TEMPLATES = Listing(
+    "resources/templates/list", "resourceTemplates", "resources", "uriTemplate"
+)
 
 
 class Pages:
@@ -95,14 +138,22 @@ class Pages:
         self.params: Params | None = None
         self.is_done = False
         self._member = listing.member
+        self._key = listing.key
         self._count = 0
+        self._cursors: set[str] = set()
+        self._keys: set[str] = set()
+        """Those of the items of earlier pages, as far as they are strings."""
 
     def items(self, result: Any) -> Iterator[dict[str, Any]]:
         """Return the items of a page, and go on to the next one.
 
+        Some servers ignore the cursor, or their cursors run in circles. Their list ends with the
+        first page that only repeats items, or with the first cursor that they have given before;
+        what a page repeats of earlier ones is left out.
+
         Raises:
-            InvalidResponse: the result is no page of this list, the server gave the same cursor
-                again, or there are more than :data:`MAX_PAGES` pages.
+            InvalidResponse: the result is no page of this list, a cursor came again and no item
+                before, or there are more than :data:`MAX_PAGES` pages.
         """
         page = json.as_object(result) or {}
         found: Any = page.get(self._member)
@@ -112,13 +163,22 @@ class Pages:
         if not isinstance(cursor, str | None):
             raise self._refused(f"nextCursor is no string: {elide(cursor)}")
         self._count += 1
-        if cursor is not None and self.params == {"cursor": cursor}:
-            raise self._refused("a page has the cursor of its own as nextCursor")
-        if cursor is not None and self._count >= MAX_PAGES:
+        keys = [item.get(self._key) for item in found]
+        new = [
+            item
+            for item, key in zip(found, keys, strict=True)
+            if not isinstance(key, str) or key not in self._keys
+        ]
+        self._keys.update(key for key in keys if isinstance(key, str))
+        is_repeated = cursor in self._cursors or (bool(found) and not new)
+        if cursor is not None and is_repeated and not self._keys:
+            raise self._refused("a page has the cursor of its own as nextCursor, or an earlier one")
+        if cursor is not None and not is_repeated and self._count >= MAX_PAGES:
             raise self._refused(f"it has more than {MAX_PAGES} pages")
+        self._cursors.add(cursor or "")
         self.params = {"cursor": cursor}
-        self.is_done = cursor is None
-        return iter(found)
+        self.is_done = cursor is None or is_repeated
+        return iter(new)
 
     def _refused(self, why: str) -> InvalidResponse:
         return InvalidResponse(f"Not a valid list: {why}", method=self.method)

@@ -6,7 +6,8 @@ import enum
 import hmac
 import re
 import sys
-from typing import Any, NoReturn, Protocol
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, NoReturn, Protocol
 
 import attrs
 
@@ -45,6 +46,7 @@ class Idle(enum.Enum):
 STREAMABLE_HTTP = "streamable-http"
 HTTP_SSE = "http+sse"
 STDIO = "stdio"
+STDIO_V2: Final = "stdio-v2"
 """The names of the transports."""
 
 
@@ -101,11 +103,28 @@ def assert_never(value: NoReturn) -> NoReturn:
     raise TypeError(f"Unexpected value: {elide(value)}")
 
 
+class SecretBytes(bytes):
+    """Bytes whose ``repr`` shows their length only: the form of a token request."""
+
+    def __repr__(self) -> str:
+        return f"<secret of {len(self)} bytes>"
+
+
+def shown_call(method: str, params: Mapping[str, Any] | None) -> str:
+    """Return the method of a call, and the name or URI that it is for, in short, for a ``repr``."""
+    known = params or {}
+    target = known.get("name", known.get("uri"))
+    shown = escape_controls(method[:75])
+    return shown if target is None else f"{shown} {elide(target)}"
+
+
 def elide(value: Any, limit: int = 75) -> str:
     """Return ``repr(value)`` cut to about ``limit`` characters, for payloads in events and effects.
 
     Only the start of a long byte string is read, so the cost does not grow with the payload.
     """
+    if isinstance(value, SecretBytes):
+        return repr(value)
     if isinstance(value, bytes | bytearray | str) and len(value) > limit:
         return f"{value[:limit]!r}... ({len(value)} in all)"
     text = repr(value)
@@ -117,20 +136,47 @@ def redact(value: str | bytes | None) -> str:
     return "None" if value is None else f"<secret of {len(value)} characters>"
 
 
-_ACTED_ON = re.compile("[\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+_ACTED_ON = re.compile(
+    "[\x00-\x1f\x7f-\x9f"  # C0, DEL, C1
+    "\u2028\u2029\ufff9-\ufffb\ud800-\udfff"  # separators, annotations, surrogates
+    # Default_Ignorable_Code_Point, the same in Unicode 14 to 17
+    "\xad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180f\u200b-\u200f\u202a-\u202e\u2060-\u206f"
+    "\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufff8\U0001bca0-\U0001bca3\U0001d173-\U0001d17a"
+    "\U000e0000-\U000e0fff]"
+)
+_EMOJI_SELECTOR = re.compile(
+    "(?<=[\xa9\xae\u203c\u2049\u2122\u2139\u2190-\u2bff\u3030\u303d\u3297\u3299"
+    "\U0001f000-\U0001faff])\ufe0f|\ufe0f(?=\u20e3)"
+)
+"""U+FE0F where it gives a symbol, or a keycap, its shape as emoji."""
 
 
 def escape_controls(text: str) -> str:
-    r"""Replace every character that a terminal acts on, instead of showing it, by ``\uXXXX``.
+    r"""Replace every character that a terminal acts on or hides by ``\uXXXX``.
 
     Text of a peer passes through here before it goes into a trace line, the message of an
     exception, a log line or the output of a command. Otherwise it could begin a line that looks
-    like one of ours, move the cursor, or change the order in which a line is read. These are the
-    control characters C0, DEL and C1, line separators, the embeddings, overrides and isolates of
-    bidirectional text, and surrogates, which cannot be printed. A JSON text means the same
-    afterwards.
+    like one of ours, move the cursor, change the order in which a line is read, or look like
+    another text. These are the control characters C0, DEL and C1, line separators, surrogates,
+    which cannot be printed, and all that Unicode lists as shown by nothing
+    (Default_Ignorable_Code_Point): the marks of bidirectional text, fillers, tags, variation
+    selectors but the one of an emoji, and joiners, also those of emoji and of some scripts. A JSON
+    text means the same afterwards.
     """
-    return _ACTED_ON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    return _ACTED_ON.sub(_escape, text)
+
+
+def _escape(found: re.Match[str]) -> str:
+    is_of_emoji = _EMOJI_SELECTOR.match(found.string, found.start())
+    return found[0] if is_of_emoji else escaped(found[0])
+
+
+def escaped(char: str) -> str:
+    r"""Return ``\uXXXX`` for a character, as JSON writes it."""
+    code = ord(char)
+    if code > 0xFFFF:  # JSON writes such a character as a pair of surrogates
+        return f"\\u{0xD7C0 + (code >> 10):04x}\\u{0xDC00 + (code & 0x3FF):04x}"
+    return f"\\u{code:04x}"
 
 
 _USER = re.compile(r"^([a-zA-Z][a-zA-Z0-9+.-]*:)?(//)?.*@", re.DOTALL)
@@ -157,3 +203,54 @@ def _hide_token(part: str) -> str:
 def hide_credentials(text: str) -> str:
     """Do the same for a text that is not a valid URL; also remove its user and password."""
     return hide_secrets(_USER.sub(r"\1\2...@", text))
+
+
+_WORD = re.compile(r"[\w./@:+~,\\-]+")
+_OPTION = re.compile(r"--?|-[A-Za-z]{1,4}|--[A-Za-z][A-Za-z_.-]*[0-9]?")
+_FLAGS = frozenset({"-", "--", "-i", "-it", "-m", "-y", "--rm", "--stdio", "--yes"})
+"""Options after which no value comes, or the name of what is run (Python, npx, Docker)."""
+_NAME = re.compile(r"[A-Za-z_][\w.-]*")
+_ARGUMENTS = re.compile(r"\s+(?:-|\S+://|[^/\\]*\Z).*", re.DOTALL)
+"""What is no part of a program's path, which can contain spaces itself."""
+
+
+def hide_arguments(command: Sequence[str]) -> str:
+    """Return the command of a process, for traces and a ``repr``, with possible secrets as "...".
+
+    Shown are the program, the names of options, and words that are neither the value of an option
+    or variable (``--key VALUE``, ``--key=VALUE``, ``KEY=VALUE``), nor look like a header, like JSON
+    or like a token: letters and digits mixed, without a dot or slash, or in a part of 20
+    characters. Of URLs the user, the password and the query are hidden.
+    """
+    shown = [hide_program(command[0])] if command else []
+    is_value = False
+    for word in command[1:]:
+        name, equals, _ = word.partition("=")
+        if word.startswith("-"):
+            shown.append((name if _OPTION.fullmatch(name) else "-...") + ("=..." if equals else ""))
+            is_value = not equals and word not in _FLAGS
+            continue
+        if is_value:
+            shown.append("...")
+        elif equals and _NAME.fullmatch(name):
+            shown.append(f"{name}=...")
+        else:
+            shown.append(_hide_argument(word))
+        is_value = False
+    return " ".join(shown)
+
+
+def hide_program(word: str) -> str:
+    """Return the program of a command, without arguments that were written into the same text."""
+    found = _ARGUMENTS.search(word)
+    return word if found is None else f"{word[: found.start()]} ..."
+
+
+def _hide_argument(word: str) -> str:
+    if "://" in word or (":" in word and "@" in word):
+        word = hide_credentials(word)
+        return word if " " not in word else "..."
+    is_mixed = any(map(str.isdigit, word)) and any(map(str.isalpha, word))
+    if not _WORD.fullmatch(word) or (is_mixed and not set("./@\\") & set(word)):
+        return "..."
+    return "/".join(_hide_token(part) if len(part) >= 20 else part for part in word.split("/"))

@@ -31,6 +31,10 @@ LEFT_OUT = shutil.ignore_patterns(
 """Not copied: environments, caches, built files, and git's own folder."""
 
 
+MOST_STALE = 10
+"""A run goes on with so many stale patches of one folder, and only says which they are."""
+
+
 class StalePatch(Exception):
     """A patch does not fit the code: the lines that it changes are not there exactly once."""
 
@@ -121,6 +125,17 @@ class Trial:
     def last_lines(self, count: int = 20) -> str:
         """Return the last lines of the output."""
         return "\n".join(self.output.splitlines()[-count:])
+
+
+def stale(patches: Iterable[Patch], root: Path = PROJECT) -> list[str]:
+    """Return why each stale patch does not fit the code, with its name."""
+    found: list[str] = []
+    for patch in patches:
+        try:
+            patch.patched(root)
+        except StalePatch as error:
+            found.append(f"{patch.name}: {error}")
+    return found
 
 
 def read_patches(folder: Path) -> Sequence[Patch]:

@@ -2,23 +2,33 @@
 
 Both distributions are built from what is committed and checked, the README is rendered as PyPI does
 it, and the wheel is installed in an empty environment on each Python at hand, where examples run.
+The documentation is built in an environment that has only its extra. At the end the distributions
+are in ``build/dist``, unless setup.cfg names no publisher, without whom nothing is released.
+
+``--tag v1.0.0`` checks that the commit has this version, too.
 """
 
 from __future__ import annotations
 
+import argparse
+import configparser
+import email
 import io
 import os
+import re
 import shutil
 import subprocess
 import sys
 import tarfile
 import tempfile
-from collections.abc import Iterator
+import zipfile
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 
-VERSIONS = ("3.10", "3.11", "3.12", "3.13", "3.14")
+VERSIONS = ("3.10", "3.11", "3.12", "3.13")
+"""Those of the classifiers, which CI runs."""
 
 _EXAMPLE = "without_io.py"
 """An example that needs neither arguments nor a peer."""
@@ -36,6 +46,9 @@ def add(a: int, b: int = 1) -> int:
 
 sansmcp_tools.run(tools)
 """
+
+
+_TARGET = re.compile(r'\b(?:href|src)="([^"]*)"')
 
 
 def run(*command: str | Path, cwd: Path) -> str:
@@ -90,9 +103,53 @@ def check(wheel: Path, tree: Path) -> None:
         wheel,
         cwd=tree,
     )
-    page = run(sys.executable, "-m", "readme_renderer", "README.md", cwd=tree)
-    if "<h1" not in page:
+    if "<h1" not in page_of(wheel):
         sys.exit("The README is not rendered")
+
+
+def page_of(wheel: Path) -> str:
+    """Return the page of the project, rendered as PyPI does it."""
+    with zipfile.ZipFile(wheel) as opened:
+        (name,) = (each for each in opened.namelist() if each.endswith(".dist-info/METADATA"))
+        metadata = email.message_from_bytes(opened.read(name))
+    with tempfile.TemporaryDirectory() as folder:
+        text = Path(folder, "README.md")
+        text.write_text(str(metadata.get_payload()), encoding="utf-8")
+        return run(sys.executable, "-m", "readme_renderer", text, cwd=Path(folder))
+
+
+def targets(page: str) -> list[str]:
+    """Return where the links and images of a page lead, outside of that page."""
+    return [each for each in _TARGET.findall(page) if each[0] != "#"]
+
+
+def check_publisher(config: Mapping[str, str]) -> None:
+    """Refuse a release without a publisher.
+
+    Raises:
+        SystemExit: the text names what setup.cfg lacks.
+    """
+    if missing := [name for name, value in config.items() if not value]:
+        sys.exit(f"Nothing is released without a publisher: set {', '.join(missing)} in setup.cfg")
+    for name in ("repository", "security"):
+        if not config[name].startswith("https://"):
+            sys.exit(f"{name} in setup.cfg must be a URL that begins with https://")
+
+
+def check_tag(tag: str, tree: Path) -> None:
+    """Compare the tag, if there is one, with the version."""
+    text = (tree / "sansmcp" / "__init__.py").read_text(encoding="utf-8")
+    (version,) = re.findall(r'^__version__ = "(.+)"$', text, re.MULTILINE)
+    if tag not in ("", f"v{version}"):
+        sys.exit(f"The tag {tag} is not that of version {version}")
+
+
+def build_docs(python: str, tree: Path, folder: Path) -> None:
+    """Build the documentation in an environment that has only its extra."""
+    run(python, "-m", "venv", folder / "docs", cwd=folder)
+    bin = folder / "docs" / "bin"
+    run(bin / "python", "-m", "pip", "install", "--quiet", f"{tree}[docs]", cwd=folder)
+    run(bin / "python", "-m", "mkdocs", "build", "--strict", cwd=tree)
 
 
 def try_out(python: str, wheel: Path, tree: Path, folder: Path) -> None:
@@ -111,14 +168,25 @@ def try_out(python: str, wheel: Path, tree: Path, folder: Path) -> None:
 
 def main() -> None:
     """Check everything, and end with an error at the first thing that is wrong."""
+    parser = argparse.ArgumentParser(description=__doc__, allow_abbrev=False)
+    parser.add_argument("--tag", default="", help="the tag of the release, such as v1.0.0")
+    tag = parser.parse_args().tag
     with tempfile.TemporaryDirectory() as directory:
         folder = Path(directory)
         wheel, tree = build(folder)
         check(wheel, tree)
-        print(f"{wheel.name}: built and checked")
+        check_tag(tag, tree)
+        print(f"{wheel.name}: built and checked", flush=True)
+        build_docs(sys.executable, tree, folder)
+        print("documentation: built with the extra docs alone", flush=True)
         for version, python in pythons():
             try_out(python, wheel, tree, folder / version)
             print(f"Python {version}: installed, an example run", flush=True)
+        config = configparser.ConfigParser()
+        config.read(tree / "setup.cfg", encoding="utf-8")
+        check_publisher(config["publisher"])
+        shutil.rmtree(ROOT / "build" / "dist", ignore_errors=True)
+        shutil.copytree(wheel.parent, ROOT / "build" / "dist")
 
 
 if __name__ == "__main__":

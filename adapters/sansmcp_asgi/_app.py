@@ -25,10 +25,15 @@ class AsgiApp:
         self,
         new_parts: Callable[[], ServerParts],
         graceful_timeout: float,
+        name: str,
     ) -> None:
         self._new_parts = new_parts
+        self._name = name
         self._grace = graceful_timeout
         self._servings: dict[Hashable, HttpServing] = {}
+
+    def __repr__(self) -> str:
+        return f"<AsgiApp {self._name!r}>"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one HTTP request, or the lifespan.
@@ -119,4 +124,4 @@ def asgi_app(
     """
     new_parts = partial(server_parts, app, "asgi_app", **settings)
     new_parts()  # raises for wrong settings now, rather than at the first request
-    return AsgiApp(new_parts, graceful_timeout)
+    return AsgiApp(new_parts, graceful_timeout, app.name)

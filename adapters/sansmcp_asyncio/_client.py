@@ -48,7 +48,12 @@ class Client(sansmcp_loop.AwaitableClient):
         super().__init__(parts.core, current_loop(), request_handlers)
         self._tasks = Tasks()
         self._pool = Pool(
-            parts.core, self.run_pending, self.exchange_failed, self._tasks, parts.ssl_context
+            parts.core,
+            self.run_pending,
+            self.exchange_failed,
+            self._tasks,
+            parts.ssl_context,
+            parts.proxies,
         )
         self._process = ServerProcess(
             partial(AsyncioProcess, self._feed, self._tasks, parts.process)

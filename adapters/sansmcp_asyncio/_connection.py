@@ -8,8 +8,15 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 import sansmcp_loop
-from sansmcp import ConnectionInfo, Idle, Server, ServerConnection, ServerPipe
-from sansmcp_local import connection_info, log_unexpected, principal_of, pull, set_options
+from sansmcp import ConnectionInfo, Idle, Server, ServerConnection
+from sansmcp_local import (
+    ByteConnection,
+    connection_info,
+    log_unexpected,
+    principal_of,
+    pull,
+    set_options,
+)
 
 
 class ConnectionOwner(Protocol):
@@ -57,7 +64,7 @@ class Connection(asyncio.Protocol):
     def __init__(
         self,
         serving: ConnectionOwner,
-        kind: Callable[..., ServerConnection | ServerPipe],
+        kind: Callable[..., ByteConnection],
         send_timeout: float,
     ) -> None:
         self._serving = serving

@@ -7,7 +7,6 @@ and so a task.
 from __future__ import annotations
 
 import asyncio
-import os
 import socket
 import ssl
 from collections.abc import Callable
@@ -17,13 +16,18 @@ from typing import cast
 import sansmcp
 from sansmcp.addresses import AddressPolicy
 from sansmcp.effects import OpenExchange
+from sansmcp.http11.proxy import Proxies, Proxy, Tunnel
 from sansmcp_local import (
     UNIX_DELAYS,
     allowed_addresses,
+    connect_failure,
     connect_unix,
     is_readable,
+    lost_reason,
+    number_of,
     peer_address,
     set_options,
+    text_of,
 )
 from sansmcp_loop import AsyncioTask, wait_all_shielded
 
@@ -40,8 +44,9 @@ class Pool(sansmcp.ConnectionPool):
         failed: Callable[[int, Exception], None],
         tasks: Tasks,
         ssl_context: ssl.SSLContext | None,
+        proxies: Proxies | None,
     ) -> None:
-        super().__init__(core)
+        super().__init__(core, proxies)
         self.run_pending = run_pending
         self._failed = failed
         self.loop = asyncio.get_running_loop()
@@ -98,12 +103,15 @@ class Pool(sansmcp.ConnectionPool):
     ) -> None:
         url = sansmcp.Url.parse(effect.url)
         try:
-            if effect.address_policy is None:
+            if connection.proxy is not None:
+                stream = await self._connect_through(connection.proxy, connection, url)
+            elif effect.address_policy is None:
                 stream = await self._connect(connection, url, url.host)
             else:
                 stream = await self._connect_within(effect.address_policy, connection, url)
         except (OSError, UnicodeError) as error:  # UnicodeError: a host name with an empty label
-            connection.connection_lost(_reason(error), now=self.loop.time())
+            reason, unsent = connect_failure(error, _reason(error), effect.url, connection.proxy)
+            connection.connection_lost(reason, unsent=unsent, now=self.loop.time())
             self.release(effect.exchange, now=self.loop.time())
             self.run_pending()
         else:
@@ -149,10 +157,69 @@ class Pool(sansmcp.ConnectionPool):
                 return await self._connect(connection, url, address)
         return await self._connect(connection, url, last)
 
+    async def _connect_through(
+        self, proxy: Proxy, connection: sansmcp.ClientConnection, url: sansmcp.Url
+    ) -> Stream:
+        """Connect to the server of a URL through a proxy, or for http to the proxy itself."""
+        host, port = proxy.address
+        if (context := self._context(url)) is None:
+            _, stream = await self.loop.create_connection(
+                lambda: Stream(self, connection), host, port
+            )
+            return stream
+        connected = await _connect_socket(self.loop, host, port)
+        try:
+            await self._open_tunnel(connected, Tunnel(proxy, url))
+            _, stream = await self.loop.create_connection(
+                lambda: Stream(self, connection),
+                sock=connected,
+                ssl=context,
+                server_hostname=url.host,
+                ssl_handshake_timeout=self._handshake_timeout,
+            )
+        except BaseException:
+            connected.close()
+            raise
+        return stream
+
+    async def _open_tunnel(self, connected: socket.socket, tunnel: Tunnel) -> None:
+        async def exchange() -> None:
+            await self.loop.sock_sendall(connected, tunnel.request)
+            while not tunnel.receive_data(await self.loop.sock_recv(connected, 65536)):
+                pass
+
+        try:
+            await asyncio.wait_for(exchange(), self._handshake_timeout)
+        except asyncio.TimeoutError as error:  # no OSError before Python 3.11
+            raise tunnel.no_answer(self._handshake_timeout) from error
+
     def _context(self, url: sansmcp.Url) -> ssl.SSLContext | None:
         if url.scheme == "https" and self._ssl_context is None:
             self._ssl_context = ssl.create_default_context()
         return self._ssl_context if url.scheme == "https" else None
+
+
+async def _connect_socket(loop: asyncio.AbstractEventLoop, host: str, port: int) -> socket.socket:
+    """Connect to the first address of a host that accepts. Raises OSError."""
+    found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    for family, _, _, _, address in found[:-1]:
+        with suppress(OSError):
+            return await _connect_to(loop, family, address)
+    family, _, _, _, address = found[-1]
+    return await _connect_to(loop, family, address)
+
+
+async def _connect_to(
+    loop: asyncio.AbstractEventLoop, family: int, address: tuple[object, ...]
+) -> socket.socket:
+    connecting = socket.socket(family)
+    try:
+        connecting.settimeout(0)
+        await loop.sock_connect(connecting, address)
+    except BaseException:
+        connecting.close()
+        raise
+    return connecting
 
 
 async def _connect_unix(path: str) -> socket.socket:
@@ -227,7 +294,9 @@ class Stream(asyncio.Protocol):
             if exc is None:
                 self._connection.receive_eof(now=self._pool.loop.time())
             else:
-                self._connection.connection_lost(_reason(exc), now=self._pool.loop.time())
+                reason, unsent = lost_reason(exc, _reason(exc))
+                now = self._pool.loop.time()
+                self._connection.connection_lost(reason, unsent=unsent, now=now)
             self._go_on()
         except Exception as error:
             self._pool.fail(self._exchange, error)
@@ -245,8 +314,8 @@ def _reason(error: Exception) -> str:
             pass  # their numbers are their own
         case OSError(filename=str()):
             pass  # that of connect_unix() is the system's
-        case OSError(errno=int(number)):
-            return f"{os.strerror(number)}: {error}"
+        case OSError() if (number := number_of(error)) is not None:
+            return f"{text_of(number)}: {error}"
         case _:
             pass
     return str(error) or "connection lost"

@@ -8,9 +8,10 @@ from functools import partial
 from typing import Any, cast
 
 from sansmcp import process as parts
-from sansmcp_local import START_ERRORS, ChildProcess
+from sansmcp_local import START_ERRORS, ChildProcess, start_failure
 from sansmcp_loop import AsyncioTask, wait_all_shielded
 
+from ._piped_process import PipedProcess
 from ._tasks import Tasks
 
 _INPUT, _OUTPUT = 0, 1
@@ -41,9 +42,9 @@ class AsyncioProcess(ChildProcess, asyncio.SubprocessProtocol):
         arguments: Mapping[str, Any],
     ) -> None:
         super().__init__(feed)
-        loop = asyncio.get_running_loop()
         self._tasks = tasks
-        self._spawn = partial(loop.subprocess_exec, lambda: self, **arguments)
+        self._arguments = arguments
+        loop = asyncio.get_running_loop()
         self._task: AsyncioTask | None = None
         self._to_write: list[bytes | None] = []
         self._transport: asyncio.SubprocessTransport | None = None
@@ -73,10 +74,14 @@ class AsyncioProcess(ChildProcess, asyncio.SubprocessProtocol):
                 await self._end(self._transport)
 
     async def _start(self, command: tuple[str, ...]) -> None:
+        loop = asyncio.get_running_loop()
         try:
-            await self._spawn(*command)
+            try:
+                await loop.subprocess_exec(lambda: self, *command, **self._arguments)
+            except (NotImplementedError, RuntimeError):  # a loop that cannot, or not in this thread
+                await PipedProcess.start(self, command, self._arguments)
         except START_ERRORS as error:
-            self._report(parts.ProcessStartFailed(str(error)))
+            self._report(start_failure(error))
             self._gone.set_result(None)
 
     async def _end(self, transport: asyncio.SubprocessTransport) -> None:
@@ -110,7 +115,7 @@ class AsyncioProcess(ChildProcess, asyncio.SubprocessProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.SubprocessTransport, transport)
-        self._pid = self._transport.get_pid()
+        self._has_started(self._transport.get_pid())
         stdout = _stdout(self._transport)
         stdout.set_protocol(
             _Output(partial(self.pipe_data_received, _OUTPUT), stdout.get_protocol())

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import math
+import signal
 import socket
 import ssl
+import threading
 import warnings
 from collections.abc import Awaitable, Callable, Coroutine, Generator
-from contextlib import ExitStack, suppress
-from functools import partial
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from typing import Any
 
 import sansmcp
@@ -31,7 +32,7 @@ from sansmcp_local import (
     log_unexpected,
     serve_plan,
 )
-from sansmcp_loop import AsyncioTask, current_loop, wait_all_shielded
+from sansmcp_loop import STOPPING, AsyncioTask, called_at, current_loop, wait_all_shielded
 
 from ._connection import Connection, Refusal
 from ._stdio import StdioTransport
@@ -181,9 +182,8 @@ class RunningServer(sansmcp_loop.RunningServer):
             return Refusal()
 
     def _serve_stdio(self, streams: StandardStreams) -> Connection:
-        pipe = partial(sansmcp.ServerPipe, graceful_timeout=self._plan.options.graceful_timeout)
         # No send timeout: a client that is stopped in a debugger may not read for hours.
-        connection = Connection(self, pipe, math.inf)
+        connection = Connection(self, self._plan.stdio_connection, math.inf)
         StdioTransport(streams, connection)
         if self._plan.options.ends_with_stdin:
             connection.lost.add_done_callback(lambda _: self.stop())
@@ -200,11 +200,15 @@ class Serve(Coroutine[Any, Any, None]):
 
     _is_used = True
 
-    def __init__(self, make: Callable[[], RunningServer]) -> None:
+    def __init__(self, make: Callable[[], RunningServer], name: str) -> None:
         self._make = make
+        self._name = name
         self._work: Coroutine[Any, Any, None] | None = None
         self._is_used = False
         self._serving: RunningServer
+
+    def __repr__(self) -> str:
+        return f"<Serve {self._name!r}>"
 
     async def __aenter__(self) -> RunningServer:
         self._is_used = True
@@ -246,18 +250,48 @@ class Serve(Coroutine[Any, Any, None]):
 
 
 async def _serve(make: Callable[[], RunningServer]) -> None:
-    async with make() as serving:
-        await serving.stopped.wait()
+    serving = make()
+    with ExitStack() as handlers:
+        if _is_program():
+            for number in STOPPING:
+                handlers.enter_context(_calls_at(number, serving.stopped.set))
+        async with serving:
+            await serving.stopped.wait()
+            handlers.close()  # a second signal acts as it would without them: no more grace
+
+
+def _is_program() -> bool:
+    """Return True for ``asyncio.run(serve(...))``, where no other task has to end at a signal."""
+    task = asyncio.current_task()
+    assert task is not None
+    is_main = threading.current_thread() is threading.main_thread()
+    return is_main and isinstance(task.get_coro(), Serve) and asyncio.all_tasks() == {task}
+
+
+@contextmanager
+def _calls_at(
+    number: signal.Signals, function: Callable[[], object]
+) -> Generator[None, None, None]:
+    """Call a function in the loop at a signal, unless the application handles that itself."""
+    before = signal.getsignal(number)
+    runner = getattr(asyncio, "Runner", ())  # Python 3.11: asyncio.run() handles SIGINT by one
+    is_default = before in (signal.SIG_DFL, signal.default_int_handler) or isinstance(
+        getattr(getattr(before, "func", None), "__self__", None), runner
+    )
+    with called_at((number,), function) if is_default else nullcontext():
+        yield
 
 
 @explains(ServeOptions, DriverOptions, sansmcp.ServerOptions)
 def serve(app: sansmcp.App, **settings: Unpack[ServeSettings]) -> Serve:
     """Serve an application over HTTP, on stdio, or both.
 
-    ``asyncio.run(serve(...))`` and ``await serve(...)`` serve until stopped or cancelled. ``async
-    with serve(...) as server:`` returns the :class:`RunningServer`, accepts connections from the
-    start of the block, and stops at its end. If the task is cancelled while the server stops,
-    running calls are cancelled at once, without the rest of ``graceful_timeout``.
+    ``asyncio.run(serve(...))`` and ``await serve(...)`` serve until stopped or cancelled. The
+    former also stops at SIGTERM and SIGINT (Ctrl-C), gracefully, and returns; a second one ends
+    it. ``async with serve(...) as server:`` returns the :class:`RunningServer`, accepts
+    connections from the start of the block, and stops at its end. If the task is cancelled while
+    the server stops, running calls are cancelled at once, without the rest of
+    ``graceful_timeout``.
 
     Args:
         app: the application. Async handlers get a :class:`Call`. Plain handlers get a
@@ -275,4 +309,4 @@ def serve(app: sansmcp.App, **settings: Unpack[ServeSettings]) -> Serve:
         TypeError: a setting is unknown.
     """
     plan = serve_plan(app, **settings)
-    return Serve(lambda: RunningServer(plan))
+    return Serve(lambda: RunningServer(plan), app.name)

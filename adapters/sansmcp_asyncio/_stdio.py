@@ -77,14 +77,14 @@ class _Copy:
         self.is_pipe = sys.platform != "win32" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
         self.has_thread = False
         self.is_closed = False
-        if self.is_pipe:
+        if sys.platform != "win32" and self.is_pipe:
             self._was_blocking = os.get_blocking(original)
             os.set_blocking(self.descriptor, False)
 
     def close(self) -> None:
         """Close the copy; the original stays open."""
         self.is_closed = True
-        if self.is_pipe:
+        if sys.platform != "win32" and self.is_pipe:
             self.loop.remove_reader(self.descriptor)
             self.loop.remove_writer(self.descriptor)
             os.set_blocking(self.descriptor, self._was_blocking)

@@ -12,9 +12,12 @@ signatures.
 :class:`JoseSigner` signs for clients: DPoP, and ``private_key_jwt`` instead of a secret.
 """
 
-from ._fetch import fetch
-from ._introspection import IntrospectionVerifier
-from ._jwt import JwtVerifier
-from ._signing import JoseSigner
+from sansmcp import _lazy
+
+with _lazy.needing(__name__, "auth", "joserfc"):
+    from ._fetch import fetch
+    from ._introspection import IntrospectionVerifier
+    from ._jwt import JwtVerifier
+    from ._signing import JoseSigner
 
 __all__ = ["IntrospectionVerifier", "JoseSigner", "JwtVerifier", "fetch"]

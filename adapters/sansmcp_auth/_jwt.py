@@ -68,7 +68,7 @@ class JwtVerifier(Verifier):
         self._loaded = threading.Condition(self._lock)
         self._jwks = None if jwks_url is None else FetchRequest.get(jwks_url)
 
-    def _find_out(self, token: str, now: float) -> VerifiedToken:
+    def _find_out(self, token: str, now: float, *, peer: str) -> VerifiedToken:
         header = self._form.read_header(token)
         claims = decode_object(_verified(token, self._key(header, now), header))
         found = self._rules.check(claims, now)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -25,6 +26,9 @@ from sansmcp.tokens.token_cache import TokenCache
 
 _logger = logging.getLogger("sansmcp")
 
+_WARNING_INTERVAL = 60.0
+"""Seconds after a warning of a refused token in which further ones are logged at INFO."""
+
 Fetch: TypeAlias = Callable[[FetchRequest], FetchedResponse]
 """Sends a request and returns the response, or raises Undecided; see :func:`fetch`."""
 
@@ -38,44 +42,74 @@ class Verifier(abc.ABC):
         self._cache = TokenCache(max_cached)
         self._lock = threading.Lock()
         """Held while the cache is used, and by subclasses for state of their own; never for I/O."""
+        self._warned_at = -math.inf
+        """When a refused token was last logged as a warning. Clients choose how many there are."""
         self._said = ""
-        """The last warning, which is not repeated until a token is found valid."""
+        """The last warning that tokens cannot be verified. It is not repeated until one was."""
 
     def __call__(
         self, head: sansmcp.RequestHead, connection: sansmcp.ConnectionInfo
     ) -> sansmcp.Access | sansmcp.Refusal:
         """Return the Access of a request, or the Refusal of one without a valid token."""
-        token = bearer_token(head)
-        if token is None:
-            return sansmcp.Refusal()
-        now = time.time()
+        known = self.find_known(head, connection)
+        if known is not None:
+            return known
+        token, now = bearer_token(head), time.time()
+        assert token is not None, "find_known() refuses that"
+        peer = "" if connection.peer is None else connection.peer[0]
         try:
-            with self._lock:
-                known = self._cache.find(token, now)
-            if known is None:
-                known = self._find_out(token, now)
-                self._said = ""
-            return known.access(now)
+            found = self._find_out(token, now, peer=peer)
         except TokenRejected as error:
-            _logger.info("an access token was refused: %s", error)
-            return INVALID_TOKEN
+            return self._refused(error, now)
         except Undecided as error:
             if str(error) != self._said:
                 self._said = str(error)
                 _logger.warning("access tokens cannot be verified: %s", error)
             return UNDECIDED
+        self._said = ""
+        return found.access(now)
+
+    def find_known(
+        self, head: sansmcp.RequestHead, connection: sansmcp.ConnectionInfo
+    ) -> sansmcp.Access | sansmcp.Refusal | None:
+        """Return the same if it is known without I/O: there is no token, or one of the cache."""
+        token, now = bearer_token(head), time.time()
+        if token is None:
+            return sansmcp.Refusal()
+        try:
+            with self._lock:
+                known = self._cache.find(token, now)
+        except TokenRejected as error:
+            return self._refused(error, now)
+        return None if known is None else known.access(now)
+
+    def _refused(self, error: TokenRejected, now: float) -> sansmcp.Refusal:
+        is_warning = now >= self._warned_at + _WARNING_INTERVAL
+        if is_warning:
+            self._warned_at = now
+        level = logging.WARNING if is_warning else logging.INFO
+        _logger.log(level, "an access token was refused: %s", error)
+        return INVALID_TOKEN
 
     @abc.abstractmethod
-    def _find_out(self, token: str, now: float) -> VerifiedToken:
-        """Return what a token says that is not in the cache.
+    def _find_out(self, token: str, now: float, *, peer: str) -> VerifiedToken:
+        """Return what a token says that is not in the cache; ``peer`` is the address of its sender.
 
         Raises TokenRejected if it is not valid, and Undecided if that is not known.
         """
 
     def _endpoint(self, name: str) -> str:
-        """Return an endpoint of the authorization server, from its metadata. Raises Undecided."""
+        """Return an endpoint of the authorization server, from its metadata. Raises Undecided.
+
+        Servers answer some places of metadata by errors or other documents. So the first one that
+        has the metadata of the issuer counts.
+        """
+        failure: Undecided | None = None
         for url in server_metadata_urls(self._rules.issuer):
             response = self._fetch(FetchRequest.get(url))
-            if not response.is_missing:
-                return endpoint_in(response.document(), self._rules.issuer, name)
-        raise Undecided(f"there are no metadata of {self._rules.issuer}")
+            try:
+                if not response.is_missing:
+                    return endpoint_in(response.document(), self._rules.issuer, name)
+            except Undecided as error:
+                failure = failure or error
+        raise failure or Undecided(f"there are no metadata of {self._rules.issuer}")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from ._client import Client, connect
     from ._group import ClientGroup
     from ._server import RunningServer, serve
+    from ._steps import SteppedClient, SteppedServer, connect_in_steps, serve_in_steps
 else:
     __getattr__, __dir__ = _lazy.names(
         globals(),
@@ -27,6 +28,7 @@ else:
             "._client": ("Client", "connect"),
             "._group": ("ClientGroup",),
             "._server": ("RunningServer", "serve"),
+            "._steps": ("SteppedClient", "SteppedServer", "connect_in_steps", "serve_in_steps"),
             "sansmcp_threads": ("Call", "PendingCall"),
         },
     )
@@ -37,6 +39,10 @@ __all__ = [
     "ClientGroup",
     "PendingCall",
     "RunningServer",
+    "SteppedClient",
+    "SteppedServer",
     "connect",
+    "connect_in_steps",
     "serve",
+    "serve_in_steps",
 ]

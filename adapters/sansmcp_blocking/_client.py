@@ -25,8 +25,10 @@ from sansmcp_local import (
     ConnectSettings,
     ServerProcess,
     client_parts,
+    connect_failure,
     explains,
     ki_unprotected,
+    lost_reason,
 )
 
 from ._loop import Loop, Steps, Task, Wait
@@ -60,7 +62,7 @@ class Client(sansmcp_threads.ConcurrentClient):
     ) -> None:
         super().__init__(parts.core, request_handlers)
         self._loop = Loop()
-        self._pool = sansmcp.ConnectionPool(parts.core)
+        self._pool = sansmcp.ConnectionPool(parts.core, parts.proxies)
         self._ssl_context = parts.ssl_context
         self._process = ServerProcess(
             partial(BlockingProcess, self._feed, lambda: self.is_paused, self._loop, parts.process)
@@ -95,12 +97,21 @@ class Client(sansmcp_threads.ConcurrentClient):
                 self.run_pending()
                 if is_done() or is_late:
                     return is_done()
-                due = self.next_deadline()
-                with ki_unprotected():
-                    ready = self._loop.wait(min(deadline, due))
-                self._loop.go_on(ready)  # before the deadlines: bytes may have come in time
-                self.handle_timeout()
+                self._turn(deadline)
                 is_late = time.monotonic() >= deadline
+
+    def _turn(self, until: float) -> bool:
+        """Wait for something to do, at most until the time ``until``, and do it.
+
+        Call :meth:`run_pending` before, and in :meth:`using`. Returns False if no task could run.
+        """
+        due = self.next_deadline()
+        with ki_unprotected():
+            ready = self._loop.wait(min(until, due))
+        has_work = bool(ready) or self._loop.has_work
+        self._loop.go_on(ready)  # before the deadlines: bytes may have come in time
+        self.handle_timeout()
+        return has_work
 
     def flush(self) -> None:
         """Wait until everything is sent, for a few seconds at most."""
@@ -151,7 +162,9 @@ class Client(sansmcp_threads.ConcurrentClient):
             if connection.driver is None:
                 url = sansmcp.Url.parse(effect.url)
                 patience, policy = self.core.limits.tls_handshake_timeout, effect.address_policy
-                opened = yield from open_stream(url, self._ssl_context, patience, policy)
+                opened = yield from open_stream(
+                    url, self._ssl_context, patience, policy, connection.proxy
+                )
                 connection.driver, connection.peer = opened, opened.peer
             stream: SocketStream = connection.driver
             yield from stream.send(request)
@@ -166,7 +179,11 @@ class Client(sansmcp_threads.ConcurrentClient):
                 elif data is not None:
                     connection.receive_eof(now=time.monotonic())
         except (OSError, UnicodeError) as error:  # UnicodeError: a host name with an empty label
-            connection.connection_lost(str(error) or "connection lost", now=time.monotonic())
+            text = str(error) or "connection lost"
+            reason, unsent = lost_reason(error, text)
+            if connection.driver is None:
+                reason, unsent = connect_failure(error, text, effect.url, connection.proxy)
+            connection.connection_lost(reason, unsent=unsent, now=time.monotonic())
         finally:
             self._pool.release(effect.exchange, now=time.monotonic())
 
@@ -184,9 +201,9 @@ def connect(
 
     Args:
         target: the URL of an MCP endpoint, http or https; or that of a Unix socket, such as
-            ``"http+unix://%2Frun%2Fmcp.sock/mcp"``; or the command that starts a server on stdio
-            (not on Windows), such as ``["python", "server.py"]``. Closing the client ends that
-            process, and all that it has started.
+            ``"http+unix://%2Frun%2Fmcp.sock/mcp"``; or the command that starts a server on stdio,
+            such as ``["python", "server.py"]``. Closing the client ends that process, and all that
+            it has started.
         request_handlers: functions that respond to the server's requests, by method, such as
             ``"elicitation/create"``. Each takes a :class:`sansmcp.ServerRequest` and returns the
             result, a JSON object, or raises JsonRpcError. Declare the request in ``capabilities``,

@@ -98,6 +98,9 @@ class Loop:
         """Wait until a task can run, or the time ``until``. Changes no state of the loop."""
         deadline = 0.0 if self._due else min(self._next_alarm(), until)
         seconds = None if deadline == math.inf else max(0.0, deadline - time.monotonic())
+        if seconds is not None and not self._selector.get_map():
+            time.sleep(seconds)  # Windows refuses to wait for no socket
+            return []
         return self._selector.select(seconds)
 
     def go_on(self, ready: Ready) -> None:

@@ -1,5 +1,7 @@
 """The server: one thread for all connections, and one for each call that runs.
 
+:class:`LoopServer` has all but the thread; :mod:`._steps` runs it without one.
+
 Each connection is a task of the selector loop, and only this task reads from it. A handler's
 messages are sent by the handler's thread if there is room, and by the task if not. One thread for
 each connection would have to wait for its socket and for its handler at the same time, which would
@@ -8,20 +10,21 @@ take a selector for each as well.
 
 from __future__ import annotations
 
+import abc
 import logging
 import math
 import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
 from contextlib import ExitStack, suppress
-from functools import partial
 
 import sansmcp
-from sansmcp import Idle, ServerConnection, ServerPipe
+from sansmcp import Idle, ServerConnection
 from sansmcp.types import Self, Unpack
 from sansmcp_local import (
+    ByteConnection,
     DriverOptions,
     Endpoint,
     ServeOptions,
@@ -36,8 +39,8 @@ from sansmcp_local import (
 )
 from sansmcp_threads import ThreadedServerDriver
 
-from ._loop import READ, Loop, Steps, Task, Wait
-from ._stdio import StdioStream
+from ._loop import READ, Loop, Ready, Steps, Task, Wait
+from ._stdio import PipedStdioStream, StdioStream, stdio_stream
 from ._streams import SocketStream
 
 _logger = logging.getLogger("sansmcp")
@@ -48,9 +51,9 @@ class _Connection:
 
     def __init__(
         self,
-        serving: RunningServer,
-        kind: Callable[..., ServerConnection | ServerPipe],
-        stream: SocketStream | StdioStream,
+        serving: LoopServer,
+        kind: Callable[..., ByteConnection],
+        stream: SocketStream | StdioStream | PipedStdioStream,
         patience: float,
     ) -> None:
         self._serving = serving
@@ -151,10 +154,11 @@ _SIGNALS_NOTICED_WITHIN = 0.2
 """Seconds after which a thread that waits for the end of the server runs handlers of signals."""
 
 
-class RunningServer(ThreadedServerDriver):
-    """A running server; :func:`serve` returns it. A context manager that closes it.
+class LoopServer(ThreadedServerDriver):
+    """A server on the loop: what it does, and how it stops. A context manager that closes it.
 
-    All methods may be called from any thread.
+    Call ``begin()``, and then ``go_on(wait_for_work(...))`` again and again, from one thread at a
+    time.
     """
 
     def __init__(self, plan: ServePlan) -> None:
@@ -168,6 +172,8 @@ class RunningServer(ThreadedServerDriver):
         self._is_hurried = False
         self._sleeps_until: float | None = None
         """Time at which the sleeping thread wakes up at the latest; None while it runs."""
+        self._until = -math.inf
+        """Time at which there is something to do in any case."""
         self._loop = Loop()
         self.connections: set[_Connection] = set()
         self._last: _Connection | None = None
@@ -197,22 +203,6 @@ class RunningServer(ThreadedServerDriver):
         self._is_stopped = True
         self._wake_selector()
 
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait until the server has stopped.
-
-        Args:
-            timeout: seconds to wait; None to wait without a limit.
-
-        Returns:
-            False if the server still runs after ``timeout`` seconds.
-        """
-        ends = math.inf if timeout is None else time.monotonic() + timeout
-        while self._thread.is_alive() and (left := ends - time.monotonic()) > 0:
-            # Only the main thread runs handlers of signals, and a signal that has interrupted
-            # another thread does not end its join: a server ignored SIGTERM in 3 of 35 tries.
-            self._thread.join(min(left, _SIGNALS_NOTICED_WITHIN))
-        return not self._thread.is_alive()
-
     def close(self) -> None:
         """Stop the server, and wait until it has stopped. May be called twice.
 
@@ -220,11 +210,11 @@ class RunningServer(ThreadedServerDriver):
         """
         self.stop()
         try:
-            self.wait()
+            self.wait_for_end()
         except BaseException:
             self._is_hurried = True
             self._wake_selector()
-            self.wait()
+            self.wait_for_end()
             raise
 
     def __enter__(self) -> Self:
@@ -233,13 +223,11 @@ class RunningServer(ThreadedServerDriver):
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    # For serve()
+    @abc.abstractmethod
+    def wait_for_end(self) -> None:
+        """Wait until a server that was stopped has ended."""
 
-    def begin(self, resources: ExitStack) -> None:
-        """Start the thread that serves. It closes ``resources`` at the end."""
-        # A daemon thread: a program that forgets to close the server must still be able to exit.
-        self._thread = threading.Thread(target=self._serve, args=(resources,), daemon=True)
-        self._thread.start()
+    # For serve()
 
     def release(self) -> None:
         """Close the loop and the socket pair that wakes it."""
@@ -258,9 +246,8 @@ class RunningServer(ThreadedServerDriver):
             self._serve_stdio(endpoint.streams)
 
     def _serve_stdio(self, streams: StandardStreams) -> None:
-        pipe = partial(ServerPipe, graceful_timeout=self._plan.options.graceful_timeout)
         # No send timeout: a client that is stopped in a debugger may not read for hours.
-        driver = _Connection(self, pipe, StdioStream(streams), math.inf)
+        driver = _Connection(self, self._plan.stdio_connection, stdio_stream(streams), math.inf)
         self._last = driver if self._plan.options.ends_with_stdin else None
 
     # For the drivers; all under the lock
@@ -281,33 +268,56 @@ class RunningServer(ThreadedServerDriver):
         if driver is self._last:
             self.stop()
 
-    # The thread
+    # The loop
 
-    def _serve(self, resources: ExitStack) -> None:
+    def begin(self, resources: ExitStack) -> None:
+        """Begin to serve. ``resources`` are closed at the end."""
+        self._life = self._live(resources)
+        self._until = next(self._life)
+
+    def wait_for_work(self, latest: float) -> Ready:
+        """Wait until there is something to do, or the time ``latest``. Changes nothing."""
+        return self._loop.wait(min(self._until, latest))
+
+    def go_on(self, ready: Ready) -> bool:
+        """Do what can be done at once. Returns False if the server has ended."""
+        try:
+            self._until = self._life.send(ready)
+        except StopIteration:
+            return False
+        return True
+
+    def _live(self, resources: ExitStack) -> Generator[float, Ready, None]:
+        """Serve until the server is stopped, and stop it.
+
+        Yields the time until which to wait for something to do; is sent what is ready then.
+        """
         with resources:
-            self._turn_until(lambda: self._is_stopped)
+            yield from self._turn_until(lambda: self._is_stopped)
             if self._plan.options.shares_listeners:
                 self._stop_accepting()
             if self._plan.options.lame_duck_timeout:
-                self._be_lame_duck()
+                yield from self._be_lame_duck()
             self._stop_accepting()
-            self._shut_down()
+            yield from self._shut_down()
 
     def _stop_accepting(self) -> None:
         while self._accepting:
             self._loop.stop(self._accepting.pop())
 
-    def _be_lame_duck(self) -> None:
+    def _be_lame_duck(self) -> Generator[float, Ready, None]:
         """Make clients go elsewhere for a while."""
         options = self._plan.options
         with self.moved:
             self.safely(lambda: self.core.enter_lame_duck(now=time.monotonic()))
-        self._turn_until(
+        yield from self._turn_until(
             lambda: self._is_hurried or (options.shares_listeners and not self.connections),
             options.lame_duck_timeout,
         )
 
-    def _turn_until(self, is_done: Callable[[], bool], seconds: float = math.inf) -> None:
+    def _turn_until(
+        self, is_done: Callable[[], bool], seconds: float = math.inf
+    ) -> Generator[float, Ready, None]:
         end = time.monotonic() + seconds
         while True:
             with self.moved:
@@ -315,16 +325,16 @@ class RunningServer(ThreadedServerDriver):
                 if is_done() or time.monotonic() >= end:
                     return
                 until = self._sleeps_until = min(self.next_deadline(), end)
-            ready = self._loop.wait(until)
+            ready = yield until
             with self.moved:
                 self._sleeps_until = None
                 self._loop.go_on(ready)  # before the deadlines: bytes may have come in time
                 self.handle_timeout()
 
-    def _shut_down(self) -> None:
+    def _shut_down(self) -> Generator[float, Ready, None]:
         with self.moved:
             self.safely(lambda: self.core.drain(now=time.monotonic()))
-        self._turn_until(
+        yield from self._turn_until(
             lambda: self._is_hurried or not self._is_busy(), self._plan.options.graceful_timeout
         )
         with self.moved:
@@ -332,7 +342,7 @@ class RunningServer(ThreadedServerDriver):
             self.has_ended = True
             for driver in self.connections:
                 driver.wake()
-        self._turn_until(lambda: not self.connections, _FINAL_FLUSH_TIMEOUT)
+        yield from self._turn_until(lambda: not self.connections, _FINAL_FLUSH_TIMEOUT)
         self.join(_FINAL_FLUSH_TIMEOUT)
 
     def _is_busy(self) -> bool:
@@ -379,6 +389,43 @@ class RunningServer(ThreadedServerDriver):
                     stream.close()
 
 
+class RunningServer(LoopServer):
+    """A running server; :func:`serve` returns it. A context manager that closes it.
+
+    All methods may be called from any thread.
+    """
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait until the server has stopped.
+
+        Args:
+            timeout: seconds to wait; None to wait without a limit.
+
+        Returns:
+            False if the server still runs after ``timeout`` seconds.
+        """
+        ends = math.inf if timeout is None else time.monotonic() + timeout
+        while self._thread.is_alive() and (left := ends - time.monotonic()) > 0:
+            # Only the main thread runs handlers of signals, and a signal that has interrupted
+            # another thread does not end its join: a server ignored SIGTERM in 3 of 35 tries.
+            self._thread.join(min(left, _SIGNALS_NOTICED_WITHIN))
+        return not self._thread.is_alive()
+
+    def wait_for_end(self) -> None:
+        self.wait()
+
+    def start(self, resources: ExitStack) -> None:
+        """Start the thread that serves. It closes ``resources`` at the end."""
+        # A daemon thread: a program that forgets to close the server must still be able to exit.
+        self._thread = threading.Thread(target=self._serve, args=(resources,), daemon=True)
+        self._thread.start()
+
+    def _serve(self, resources: ExitStack) -> None:
+        self.begin(resources)
+        while self.go_on(self.wait_for_work(math.inf)):
+            pass
+
+
 @explains(ServeOptions, DriverOptions, sansmcp.ServerOptions)
 def serve(app: sansmcp.App, **settings: Unpack[ServeSettings]) -> RunningServer:
     """Serve an application over HTTP, on stdio, or both, in a thread of its own.
@@ -405,10 +452,19 @@ def serve(app: sansmcp.App, **settings: Unpack[ServeSettings]) -> RunningServer:
     """
     plan = serve_plan(app, **settings)
     serving = RunningServer(plan)
+    opened = open_server(serving, plan)
+    serving.start(opened)
+    return serving
+
+
+def open_server(serving: LoopServer, plan: ServePlan) -> ExitStack:
+    """Open the sockets of a server, and return the resources that it has to close.
+
+    Raises what :func:`serve` raises.
+    """
     with ExitStack() as stack:
         stack.callback(serving.release)
         endpoint = stack.enter_context(plan.open())
         serving.accept_on(endpoint)
-        serving.begin(stack.pop_all())
-    announce(endpoint.urls)
-    return serving
+        announce(endpoint.urls)
+        return stack.pop_all()

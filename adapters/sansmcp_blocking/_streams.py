@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 import socket
 import ssl
 import time
@@ -14,6 +13,7 @@ from typing import Any, TypeVar
 
 import sansmcp
 from sansmcp.addresses import AddressPolicy
+from sansmcp.http11.proxy import Proxy, ProxyRefused, Tunnel
 from sansmcp_local import (
     UNIX_DELAYS,
     allowed_addresses,
@@ -22,6 +22,7 @@ from sansmcp_local import (
     peer_address,
     principal_of,
     set_options,
+    text_of,
 )
 
 from ._loop import READ, WRITE, Steps, Wait
@@ -116,23 +117,45 @@ def open_stream(
     ssl_context: ssl.SSLContext | None,
     patience: float,
     policy: AddressPolicy | None = None,
+    proxy: Proxy | None = None,
 ) -> Steps[SocketStream]:
     """Connect to a server. Raises OSError.
+
+    With a proxy, its address is not checked, and that of the server is not known. For http the
+    stream leads to the proxy itself.
 
     Its addresses are tried one after the other, if ``policy`` allows them; None allows all. Looking
     up a name blocks, without a timeout.
     """
     if url.socket_path is not None:
         return (yield from _connect_unix(url.socket_path))
-    found = socket.getaddrinfo(url.host, url.port, type=socket.SOCK_STREAM)
-    if policy is not None:
+    host, port = (url.host, url.port) if proxy is None else proxy.address
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    if policy is not None and proxy is None:
         allowed = allowed_addresses(policy, url.host, found)
         found = [entry for entry in found if entry[4][0] in allowed]
+    connect = partial(_connect, url=url, proxy=proxy, ssl_context=ssl_context, patience=patience)
     for family, _, _, _, address in found[:-1]:
-        with contextlib.suppress(OSError):
-            return (yield from _connect(socket.socket(family), address, url, ssl_context, patience))
+        try:
+            return (yield from connect(socket.socket(family), address))
+        except ProxyRefused:  # the proxy was reached: it would say the same at another address
+            raise
+        except OSError:
+            continue
     family, _, _, _, address = found[-1]
-    return (yield from _connect(socket.socket(family), address, url, ssl_context, patience))
+    return (yield from connect(socket.socket(family), address))
+
+
+def _open_tunnel(stream: SocketStream, tunnel: Tunnel, patience: float) -> Steps[None]:
+    deadline = time.monotonic() + patience
+    yield from stream.send(tunnel.request, patience)
+    while True:
+        yield stream.reading(deadline)
+        data = stream.receive()
+        if data is not None and tunnel.receive_data(data):
+            return
+        if time.monotonic() >= deadline:
+            raise tunnel.no_answer(patience)
 
 
 def _connect_unix(path: str) -> Steps[SocketStream]:
@@ -146,7 +169,9 @@ def _connect_unix(path: str) -> Steps[SocketStream]:
 def _connect(
     connecting: socket.socket,
     address: Any,
+    *,
     url: sansmcp.Url,
+    proxy: Proxy | None,
     ssl_context: ssl.SSLContext | None,
     patience: float,
 ) -> Steps[SocketStream]:
@@ -157,8 +182,10 @@ def _connect(
         yield Wait(connecting.fileno(), WRITE)
         error = connecting.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
         if error:
-            raise OSError(error, os.strerror(error))
+            raise OSError(error, text_of(error))
         if url.scheme == "https":
+            if proxy is not None:
+                yield from _open_tunnel(SocketStream(connecting), Tunnel(proxy, url), patience)
             context = ssl_context or ssl.create_default_context()
             connecting = context.wrap_socket(
                 connecting, server_hostname=url.host, do_handshake_on_connect=False

@@ -19,6 +19,7 @@ from sansmcp.events import (
     ClientNotified,
     ClientResponseReceived,
     ListenersChanged,
+    ListenReceived,
     ServerEvent,
     SessionClosed,
     SessionOpened,
@@ -31,6 +32,7 @@ from sansmcp_loop import Task
 
 from ._aggregate import Aggregate, merged
 from ._link import EVERYTHING, Link, Upstream, UpstreamClient
+from ._lists import KeptLists, shared_names
 
 MAX_SESSIONS = 100
 """Sessions at a time by default, if each has a connection or a process of its own."""
@@ -53,6 +55,7 @@ class _Options:
     """The arguments of :func:`open_bridge` that the bridge keeps."""
 
     shared: bool
+    has_handshake: bool
     info: Mapping[str, Any]
     capabilities: Mapping[str, Any]
     tools: ToolFilter | None
@@ -89,6 +92,8 @@ class Bridge(sansmcp_asyncio.RunningServer):
         """What drives the exchanges that have something to send."""
         self.places = asyncio.Semaphore((self.core.limits.max_sessions + 1) * len(upstreams))
         self.starts = asyncio.Semaphore(_STARTS)
+        self.kept = KeptLists()
+        self.names = shared_names([each.name for each in upstreams])
         self._aggregates: dict[sansmcp.Session | None, Aggregate] = {}
         """The upstream connections of each session; None has those of all other clients."""
         common = self._aggregates[None] = self._aggregate(None, options.info, options.capabilities)
@@ -109,6 +114,7 @@ class Bridge(sansmcp_asyncio.RunningServer):
                 info=info,
                 capabilities=capabilities,
                 session=session,
+                has_handshake=session is not None or self._options.has_handshake,
                 tools=self._options.tools if is_one else None,
             )
             for upstream in self._upstreams
@@ -152,7 +158,7 @@ class Bridge(sansmcp_asyncio.RunningServer):
                 self._aggregate_of(call.peer).receive_server_event(event)
             case ClientNotified(peer):
                 self._aggregate_of(peer).receive_server_event(event)
-            case SessionClosed() | ListenersChanged():
+            case SessionClosed() | ListenersChanged() | ListenReceived():
                 self._aggregates[None].receive_server_event(event)
             case _:
                 super().handle_event(event)
@@ -256,6 +262,7 @@ def open_bridge(
     upstreams: Sequence[Upstream],
     *,
     shared: bool = False,
+    has_handshake: bool = False,
     client_info: Mapping[str, Any] | None = None,
     client_capabilities: Mapping[str, Any] | None = None,
     tools: ToolFilter | None = None,
@@ -274,6 +281,10 @@ def open_bridge(
             session, which clients have until 2025-11-25, connections of its own; the other clients
             share one. Clients that share a connection share the login and what the server keeps
             for a session: do not let different users share one.
+        has_handshake: True if the clients of the shared connection begin with a handshake, as all
+            do until 2025-11-25. The upstream server then gets one, too, if it has one, as it always
+            does for a session with connections of its own: a server may be able to ask for input
+            in this way only.
         client_info, client_capabilities: name, version and capabilities that the shared connection
             declares; by default all capabilities that a client can have.
         tools: which tools the clients may see and call; None for all.
@@ -301,6 +312,7 @@ def open_bridge(
     settings.setdefault("stream_after", _STREAM_AFTER)
     options = _Options(
         shared=shared,
+        has_handshake=has_handshake,
         info=client_info or {},
         capabilities=EVERYTHING if client_capabilities is None else client_capabilities,
         tools=tools,
@@ -317,7 +329,12 @@ async def _opened(
     async with AsyncExitStack() as stack:
         reached: list[tuple[Upstream, UpstreamClient]] = []
         for upstream in upstreams:
-            parts = upstream.parts(options.info, options.capabilities, has_session=False)
+            parts = upstream.parts(
+                options.info,
+                options.capabilities,
+                has_handshake=options.has_handshake,
+                is_shared=True,
+            )
             client = UpstreamClient(parts)
             try:
                 await stack.enter_async_context(client)

@@ -21,18 +21,24 @@ from sansmcp.events import (
     ClientNotified,
     Closed,
     Connected,
+    ListenReceived,
     ProgressReceived,
     ServerEvent,
+    ServerNotified,
     StderrLine,
 )
 from sansmcp.messages import Params
+from sansmcp.meta_keys import CHANGED_LISTS
 from sansmcp.relay import Relay, ToolFilter
-from sansmcp.types import STDIO, Era
+from sansmcp.types import STDIO, STREAMABLE_HTTP, Era
 from sansmcp_local import ClientParts, ConnectSettings, client_parts
 from sansmcp_loop import Task
 
 _TIMEOUT = 24 * 3600.0
 """Seconds for a relayed call: the clients have timeouts of their own, and cancel."""
+
+_MAX_SHARED_CALLS = 10_000
+"""Calls that run at a time on a connection that clients share. One of them can have half."""
 
 _LASTED = 1.0
 """Seconds after which a connection that is lost is opened again at once."""
@@ -108,14 +114,21 @@ class Upstream:
     settings: ConnectSettings = attrs.field(factory=lambda: ConnectSettings())
 
     def parts(
-        self, info: Mapping[str, Any], capabilities: Mapping[str, Any], *, has_session: bool
+        self,
+        info: Mapping[str, Any],
+        capabilities: Mapping[str, Any],
+        *,
+        has_handshake: bool,
+        is_shared: bool,
     ) -> ClientParts:
         """Return the parts of a client for clients of this name and with these capabilities.
 
         Args:
             info, capabilities: what the client declares.
-            has_session: True if it relays one session, so that the clients have a handshake. A
-                process that has one, too, is then spoken to in that way: nothing is translated.
+            has_handshake: True if the clients begin with a handshake. A server that has one, too,
+                is then spoken to in that way: nothing is translated, and it can ask the clients for
+                input as it would without a bridge.
+            is_shared: True if several clients use the connection.
 
         Raises:
             LocalProtocolError: the target or a setting is wrong.
@@ -129,11 +142,17 @@ class Upstream:
             "version": str(info.get("version", sansmcp.__version__)),
             "capabilities": capabilities,
         }
-        if has_session and not isinstance(self.target, str):
+        if is_shared:
+            settings.setdefault("limits", sansmcp.Limits(max_pending_calls=_MAX_SHARED_CALLS))
+        if has_handshake:
             # As a server that was known as old: it gets a handshake first, and a probe if it has
-            # none. At a URL a session would cost the server more.
+            # none.
             known = sansmcp.KnownServers()
-            known.remember(" ".join(self.target), STDIO, Era.LEGACY)
+            if isinstance(self.target, str):
+                url = str(sansmcp.Url.parse(self.target))
+                known.remember(url, STREAMABLE_HTTP, Era.LEGACY)
+            else:
+                known.remember(" ".join(self.target), STDIO, Era.LEGACY)
             settings.setdefault("known_servers", known)
         return client_parts(self.target, **settings)
 
@@ -198,6 +217,7 @@ class Link:
         info: Mapping[str, Any],
         capabilities: Mapping[str, Any],
         session: sansmcp.Session | None,
+        has_handshake: bool,
         tools: ToolFilter | None,
     ) -> None:
         """Create a link that is not connected.
@@ -208,6 +228,7 @@ class Link:
             info: name and version of the client.
             capabilities: what is declared for the client.
             session: the session of the client; None if all clients share the link.
+            has_handshake: True if the clients begin with a handshake.
             tools: which tools the clients may see and call; None for all.
         """
         self.bridge = bridge
@@ -217,6 +238,7 @@ class Link:
         self._info = info
         self._capabilities = capabilities
         self._session = session
+        self._has_handshake = has_handshake
         self._tools = tools
         self._relay: Relay | None = None
         self._waiting: list[Callable[[str | None], None]] = []
@@ -225,6 +247,9 @@ class Link:
         self._is_closed = False
         self._connection: Task | None = None
         """Opens the connection, and closes it in the end; None for one that was open before."""
+        self.changed: set[str] = set()
+        """The lists, by the methods that read them, that may have changed since this was emptied.
+        """
         self._since = 0.0
         """When the connection was opened."""
 
@@ -249,11 +274,16 @@ class Link:
         self._since = self.bridge.now()
         if self._relay is None:
             self._relay = Relay(
-                self.bridge.core, client.core, session=self._session, tools=self._tools
+                self.bridge.core,
+                client.core,
+                session=self._session,
+                tools=self._tools,
+                name=self.upstream.name,
             )
         else:
             self._relay.replace_upstream(client.core)
         client.link = self
+        self.changed.update(*CHANGED_LISTS.values())
         self._relay.connected(client.connected, now=self.bridge.now())
         self.bridge.upstream_changed(self)
 
@@ -266,6 +296,13 @@ class Link:
         else:
             self._waiting.append(work)
             self.connect()
+
+    async def connected(self) -> str | None:
+        """Wait until the server is connected. Returns why it is not; None if it is."""
+        ready: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        self.when_connected(lambda why: None if ready.done() else ready.set_result(why))
+        self.bridge.run_pending()
+        return await ready
 
     def connect(self) -> None:
         """Begin to connect, unless that has begun already."""
@@ -281,8 +318,12 @@ class Link:
         try:
             async with AsyncExitStack() as stack:
                 await stack.enter_async_context(self.bridge.places)
-                has_session = self._session is not None
-                parts = self.upstream.parts(self._info, self._capabilities, has_session=has_session)
+                parts = self.upstream.parts(
+                    self._info,
+                    self._capabilities,
+                    has_handshake=self._has_handshake,
+                    is_shared=self._session is None,
+                )
                 client = UpstreamClient(parts)
                 async with self.bridge.starts:
                     await stack.enter_async_context(client)
@@ -347,6 +388,8 @@ class Link:
         if self._relay is not None and self.client is not None:
             self._log_lost(self._relay.receive_server_event(event, now=self.bridge.now()))
             self.bridge.upstream_changed(self)
+        elif isinstance(event, ListenReceived):  # the server is away, and is asked when it is back
+            event.request.acknowledge(event.request.uris, now=self.bridge.now())
         elif self._relay is not None and isinstance(event, CallCancelled):
             self._relay.receive_server_event(event, now=self.bridge.now())
 
@@ -355,6 +398,8 @@ class Link:
         if isinstance(event, StderrLine):
             self.bridge.log(f"{self.upstream.name}: {event.line}")
         elif self._relay is not None:
+            if isinstance(event, ServerNotified):
+                self.changed.update(CHANGED_LISTS.get(event.notification.method, ()))
             self.bridge.server_changes()
             self._log_lost(self._relay.receive_client_event(event, now=self.bridge.now()))
             if self._relay.next_deadline() is not None:

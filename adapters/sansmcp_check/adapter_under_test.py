@@ -53,6 +53,9 @@ class Feature(enum.Enum):
     GRACE = "grace"
     """Server: is notified of a stop early enough to end its event streams."""
 
+    AT_ONCE = "events leave at once"
+    """Server: what a handler sends has left before the handler gets its turn back."""
+
     UNIX = "Unix sockets"
     """Client: connects to ``http+unix`` URLs. Server: serves at a Unix socket, without a port."""
 

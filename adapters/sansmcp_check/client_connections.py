@@ -7,7 +7,7 @@ import threading
 from sansmcp.errors import Disconnected
 
 from .adapter_under_test import ClientUnderTest
-from .check import client_check, raises, same, stays_the_same
+from .check import client_check, expect, raises, same, stays_the_same
 from .client_calls import by_stream
 from .clients import LEGACY, MODERN, call, connected, talking
 from .fake_server import SCRIPTS, Exchange, FakeServer, Script, echo, in_turn
@@ -83,6 +83,25 @@ def connections_that_close_under_a_request(subject: ClientUnderTest) -> None:
         fails.clear()
         same(client.start("tools/list").result(), {"tools": []}, "a list that was requested again")
         same(server.asked.count("tools/list"), 2, "the requests for a list")
+
+
+@client_check()
+def requests_that_were_not_sent(subject: ClientUnderTest) -> None:
+    """The client knows whether a byte of a request may have been sent.
+
+    If no connection can be opened, feed ConnectionLost with its ``unsent``, or pass that to
+    ClientConnection.connection_lost().
+    """
+
+    def call_nobody() -> None:
+        error = raises(Disconnected, lambda: call(client), "a call without a server")
+        expect(not error.was_sent, "the error says that nothing was sent")
+
+    with talking(subject) as (client, server):
+        call(client)
+        server.restart(call_nobody)
+        same(call(client, {"a": 1}), {"a": 1}, "the result")
+        same(server.asked.count("tools/call"), 2, "the calls that were sent")
 
 
 @client_check()

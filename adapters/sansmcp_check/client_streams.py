@@ -159,6 +159,31 @@ def what_the_client_listens_for(subject: ClientUnderTest) -> None:
     raises(RequestCancelled, pending.result, "listening when the client was closed")
 
 
+@client_check(Feature.CONCURRENCY)
+def a_subscription_that_the_server_completes(subject: ClientUnderTest) -> None:
+    """A completed subscriptions/listen ends with its result, and is not made again (2026-07-28).
+
+    Complete the call at CallCompleted, and leave it to the application to subscribe again.
+    """
+
+    def empty(exchange: Exchange) -> None:
+        meta = {"io.modelcontextprotocol/subscriptionId": exchange.id}
+        told = {"notifications": {}, "_meta": meta}
+        exchange.begin_stream()
+        exchange.chunk(
+            event({"method": "notifications/subscriptions/acknowledged", "params": told})
+        )
+        exchange.end(exchange.answer({"resultType": "complete", "_meta": meta}))
+
+    with talking(subject, {"subscriptions/listen": empty}, versions=MODERN) as (client, server):
+        pending = client.start(
+            "subscriptions/listen", {"notifications": {"toolsListChanged": True}}
+        )
+        same(pending.result().get("resultType"), "complete", "the result of the subscription")
+        same(call(client, {"a": 1}), {"a": 1}, "the result of a call after it")
+        same(server.asked.count("subscriptions/listen"), 1, "the number of subscriptions")
+
+
 class _Flood:
     """A call with more notifications than the client reads while no events are taken."""
 

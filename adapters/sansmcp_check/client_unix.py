@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import threading
 from typing import Any
 
@@ -15,6 +14,7 @@ from .check import client_check, expect, raises, same, stays_the_same
 from .client_calls import by_stream, call_over_http_sse
 from .clients import LEGACY, MODERN, call, connected, talking
 from .fake_server import SCRIPTS, Exchange, FakeServer, Script, echo, in_turn
+from .raw_client import unix_socket
 from .server_unix import path_of_a_socket
 
 
@@ -97,8 +97,8 @@ def unix_sockets_of_busy_servers(subject: ClientUnderTest) -> None:
     with (
         path_of_a_socket() as path,
         FakeServer(scripts, unix=f"{path}-free") as server,
-        socket.socket(socket.AF_UNIX) as busy,
-        socket.socket(socket.AF_UNIX) as first,
+        unix_socket() as busy,
+        unix_socket() as first,
     ):
         os.link(f"{path}-free", path)
         os.link(f"{path}-free", f"{path}-again")

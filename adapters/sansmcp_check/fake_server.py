@@ -19,7 +19,7 @@ from sansmcp.http import Url
 from sansmcp.types import Self
 
 from .check import MOMENT, Broken, expect
-from .raw_client import Connection
+from .raw_client import Connection, unix_socket
 
 SESSION = "session-of-the-fake-server"
 
@@ -219,7 +219,7 @@ class FakeServer:
         if self._unix is None:
             self._listener = socket.create_server(("127.0.0.1", 0))
         else:
-            self._listener = socket.socket(socket.AF_UNIX)
+            self._listener = unix_socket()
             self._listener.bind(self._unix)
             self._listener.listen()
         self._thread = threading.Thread(target=self._accept, daemon=True)
@@ -248,6 +248,18 @@ class FakeServer:
         Connection(self.url).close()
         self._thread.join()
         self._listener.close()
+
+    def restart(self, between: Callable[[], object]) -> None:
+        """Close all connections, call a function while nothing listens, and listen again."""
+        address = self._listener.getsockname()
+        self._close()
+        try:
+            between()
+        finally:
+            self._is_closing = False
+            self._listener = socket.create_server(address)
+            self._thread = threading.Thread(target=self._accept, daemon=True)
+            self._thread.start()
 
     @property
     def url(self) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import json
 import socket
 import struct
+import sys
 from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any
@@ -38,6 +39,13 @@ def request(
     return "\r\n".join([*lines, "", ""]).encode() + body
 
 
+def unix_socket() -> socket.socket:
+    """Make a Unix socket. Adapters without ``Feature.UNIX`` need none, as on Windows."""
+    if sys.platform == "win32":
+        raise NotImplementedError
+    return socket.socket(socket.AF_UNIX)
+
+
 class Connection:
     """A connection to the server under test."""
 
@@ -45,7 +53,7 @@ class Connection:
         """``window``: the approximate size of the receive buffer, in bytes."""
         place = Url.parse(url)
         path = place.socket_path
-        self._socket = socket.socket() if path is None else socket.socket(socket.AF_UNIX)
+        self._socket = socket.socket() if path is None else unix_socket()
         if window is not None:
             self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, window)
         self._socket.settimeout(MOMENT)

@@ -9,7 +9,7 @@ from typing import Any
 from sansmcp.http import Url
 from sansmcp.limits import Limits
 
-from .adapter_under_test import ServerUnderTest
+from .adapter_under_test import Feature, ServerUnderTest
 from .check import expect, same, server_check
 from .raw_client import POST_HEADERS, Connection, RawPeer, Response, request, result_of
 from .servers import LEGACY, MODERN, OLDEST, alive, begun, serving
@@ -87,6 +87,21 @@ def all_that_a_handler_says_comes(subject: ServerUnderTest) -> None:
     with serving(subject) as (_, running), RawPeer(running.url, LEGACY) as peer:
         found = _reports(peer.begin("count", {"to": 200}))
         same(found, (list(range(1, 201)), {"done": True}), "the progress and the result")
+
+
+@server_check(Feature.OWN_HTTP, Feature.AT_ONCE)
+def the_first_reports_do_not_wait(subject: ServerUnderTest) -> None:
+    """A few reports leave at once, also if the handler then computes without giving way.
+
+    Perform the effects that a call has brought about before its method returns to the handler.
+    """
+    for version in (LEGACY, MODERN):
+        with serving(subject) as (tools, running), RawPeer(running.url, version) as peer:
+            messages = peer.begin("compute", {"reports": 7}).messages()
+            for number in range(1, 8):
+                same(next(messages)["params"]["progress"], number, "the progress")
+            tools.go_on.set()
+            same(result_of(next(messages)), {"done": True}, "the result")
 
 
 @server_check()

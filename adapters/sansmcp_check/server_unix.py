@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import socket
 import stat
 import sys
 import tempfile
@@ -15,7 +14,7 @@ from sansmcp.http import RequestHead, Url
 
 from .adapter_under_test import Feature, ServerUnderTest
 from .check import expect, raises, same, server_check, stays_the_same
-from .raw_client import RawPeer
+from .raw_client import RawPeer, unix_socket
 from .servers import LEGACY, MODERN, alive, serving
 from .tools import Tools
 
@@ -54,7 +53,9 @@ def unix_sockets_know_the_user(subject: ServerUnderTest) -> None:
 
     Set ServerConnection.principal to what sansmcp_local.principal_of() returns.
     """
-    known = f"uid:{os.getuid()}" if sys.platform == "linux" else None
+    known = None
+    if sys.platform == "linux":
+        known = f"uid:{os.getuid()}"
     with path_of_a_socket() as path, serving(subject, unix=path) as (_, running):
         for version in (LEGACY, MODERN):
             with RawPeer(running.url, version) as peer:
@@ -95,7 +96,7 @@ def unix_sockets_that_are_taken(subject: ServerUnderTest) -> None:
     Raise the OSError of sansmcp_local.ServePlan.open(), and leave nothing open.
     """
     with path_of_a_socket() as path:
-        with socket.socket(socket.AF_UNIX) as dead:
+        with unix_socket() as dead:
             dead.bind(path)
         with serving(subject, unix=path) as (_, running):
             alive(running)

@@ -29,6 +29,8 @@ def initialize(version: str) -> dict[str, Any]:
 
 def flood(count: int, witness: socket.socket) -> None:
     """Write many notifications, and report to the witness whether they are read."""
+    if sys.platform == "win32":
+        raise NotImplementedError
     data = b""
     for number in range(count):
         params = {"number": number, "text": "x" * 16_000}
@@ -73,6 +75,8 @@ def main(port: int, manners: str) -> None:
     """Respond until the end of the input; if stubborn, run until PORT disconnects."""
     witness = socket.create_connection(("127.0.0.1", port))
     if manners == "stubborn":
+        if sys.platform == "win32":
+            raise NotImplementedError
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         of_child = socket.create_connection(
             ("127.0.0.1", port)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import threading
+import time
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeAlias
 
@@ -100,6 +101,7 @@ class Tools:
             "echo": self._echo,
             "large": self._large,
             "count": self._count,
+            "compute": self._compute,
             "wait": self._wait,
             "hang": self._hang,
             "let go": self._let_go,
@@ -126,6 +128,14 @@ class Tools:
             await call.progress(number)
         return {"done": True}
 
+    async def _compute(self, call: ToolCall) -> Any:
+        """Report progress a few times, then give nothing else a turn until the check goes on."""
+        for number in range(1, call.arguments["reports"] + 1):
+            await call.progress(number)
+        while not (self.go_on.is_set() or self.over.is_set()):
+            time.sleep(_TICK)
+        return {"done": True}
+
     async def _wait(self, call: ToolCall) -> Any:
         """Report progress, wait for the check, and report progress again."""
         await call.progress(1)
@@ -143,6 +153,7 @@ class Tools:
         finally:
             if not self.over.is_set():
                 self.stopped.set()
+        return {"done": True}
 
     async def _tell(self, call: ToolCall) -> Any:
         await call.tell_session("notifications/tools/list_changed")

@@ -15,7 +15,7 @@ from sansmcp.events import ClientEvent, Connected
 from sansmcp.messages import Params
 from sansmcp_local import ConnectSettings, ServeSettings
 
-from ._output import UsageError
+from ._output import Options, UsageError
 
 ADAPTERS = ("asyncio", "blocking", "trio")
 
@@ -75,7 +75,7 @@ class Adapter(Protocol):
         """
 
 
-def add_adapter(parser: argparse.ArgumentParser) -> None:
+def add_adapter(parser: Options) -> None:
     """Add the option that chooses an adapter."""
     parser.add_argument(
         "--adapter", choices=ADAPTERS, default="asyncio", help="what to run on (default: asyncio)"

@@ -10,44 +10,61 @@ import asyncio
 import os
 import sys
 import webbrowser
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import sansmcp
-from sansmcp.types import hide_secrets
+from sansmcp.codecs.json import is_array
+from sansmcp.types import escape_controls, hide_secrets
 
 from ._adapters import RequestHandlers
 from ._credentials import has_browser
 from ._form import interview
 from ._output import UsageError, print_line, print_prompt
+from ._references import fields_of
+from ._values import convert_words
 
 _CANCELLED = {"action": "cancel"}
+_DECLINED = {"action": "decline"}
 
 
 class Answers:
     """Answers the requests of a server."""
 
-    def __init__(self, server: str, *, asks: bool, roots: Sequence[str]) -> None:
-        """Check the roots.
+    def __init__(
+        self, server: str, *, asks: bool, roots: Sequence[str], given: Sequence[str] = ()
+    ) -> None:
+        """Check the roots and the answers.
 
         Args:
             server: its URL, or the first word of its command.
             asks: True to ask the person at the terminal; only an asyncio loop can do that.
             roots: directories.
+            given: answers to fields of forms, as ``NAME=VALUE``.
 
         Raises:
-            UsageError: a root is no directory.
+            UsageError: a root is no directory, or an answer has no name.
         """
         self._server = hide_secrets(server)
         self._asks = asks
+        self._given: dict[str, list[str]] = {}
+        for word in given:
+            name, equals, value = word.partition("=")
+            if not name or not equals:
+                raise UsageError(f"--answer takes NAME=VALUE, got {word!r}")
+            self._given.setdefault(name, []).append(value)
         self._roots = [_root(directory) for directory in roots]
         self._lock = asyncio.Lock()
 
     @property
     def capabilities(self) -> dict[str, Any]:
         """The capabilities to declare."""
-        asked: dict[str, Any] = {"elicitation": {"form": {}, "url": {}}} if self._asks else {}
+        asked: dict[str, Any] = {}
+        if self._asks:
+            asked["elicitation"] = {"form": {}, "url": {}}
+        elif self._given:
+            asked["elicitation"] = {"form": {}}
         return asked | {"roots": {}} if self._roots else asked
 
     def handlers(self, before: Callable[[], object]) -> RequestHandlers:
@@ -56,14 +73,50 @@ class Answers:
         async def elicit(request: sansmcp.ServerRequest) -> dict[str, Any]:
             async with self._lock:  # one question at a time
                 before()
-                return await self._ask(request)
+                return self._answered(request) or await self._ask(request)
+
+        def answer(request: sansmcp.ServerRequest) -> dict[str, Any]:
+            before()
+            return self._answered(request) or dict(_DECLINED)
 
         handlers: dict[str, Callable[[sansmcp.ServerRequest], Any]] = {}
         if self._asks:
             handlers["elicitation/create"] = elicit
+        elif self._given:
+            handlers["elicitation/create"] = answer
         if self._roots:
             handlers["roots/list"] = lambda request: {"roots": self._roots}
         return handlers
+
+    def connected(self, info: Mapping[str, Any]) -> None:
+        """Name the server of a process by what it says of itself, not by its command alone."""
+        name = info.get("title") or info.get("name")
+        if isinstance(name, str):
+            self._server = f"{escape_controls(name[:60])} ({self._server})"
+
+    def _answered(self, request: sansmcp.ServerRequest) -> dict[str, Any] | None:
+        """Return the answer that options give to a form; None if a field that is required lacks."""
+        if not self._given or request.params.get("mode") == "url":
+            return None
+        fields, schema = fields_of(request.params.get("requestedSchema"))
+        content: dict[str, Any] = {}
+        for name, field in fields.items():
+            texts = self._given.get(name)
+            if texts is not None:
+                try:
+                    content[name] = convert_words(texts, field)
+                except ValueError as error:
+                    print_line(f"sansmcp: --answer {name} {error}", sys.stderr)
+                    return None
+            elif "default" in field:
+                content[name] = field["default"]
+        required: Any = schema.get("required")
+        missing = [name for name in required if name not in content] if is_array(required) else []
+        if missing:
+            text = f"sansmcp: no --answer for {', '.join(map(str, missing))}, which the server asks"
+            print_line(text, sys.stderr)
+            return None
+        return {"action": "accept", "content": content}
 
     async def _ask(self, request: sansmcp.ServerRequest) -> dict[str, Any]:
         asking = interview(request.params, self._server, _open)
@@ -100,11 +153,15 @@ def _open(url: str) -> None:
 
 def forget_input() -> None:
     """Discard what was typed before the question: it was no answer to it."""
-    try:
+    if sys.platform == "win32":
+        import msvcrt
+
+        while msvcrt.kbhit():
+            msvcrt.getwch()
+    else:
         import termios
-    except ModuleNotFoundError:  # Windows
-        return
-    termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+
+        termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
 
 
 async def _read_line() -> str:

@@ -13,7 +13,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import sansmcp
 
-from ._output import Commands, UsageError, print_line
+from ._output import Commands, UsageError, examples, print_line
 
 _ROUNDS = 5
 _CHUNKS = (65536, 1460, 64)
@@ -31,6 +31,8 @@ def add_to(commands: Commands) -> None:
         help="measure the parsers on a recorded event stream, next to json.loads",
         description="Measure how long the parsers take for an event of a recorded stream. "
         "To record one: curl -N ... > stream.txt",
+        usage="sansmcp bench [options] RECORDING",
+        epilog=examples("bench stream.txt", "bench stream.txt --with httpx-sse"),
     )
     parser.add_argument("recording", type=Path, help="the body of a response, as it came")
     parser.add_argument(

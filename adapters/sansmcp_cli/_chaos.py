@@ -6,7 +6,6 @@ import argparse
 import asyncio
 import os
 import random
-import signal
 import socket
 import textwrap
 import time
@@ -17,10 +16,11 @@ from functools import partial
 import attrs
 
 import sansmcp
+from sansmcp_loop import STOPPING, called_at
 
 from ._fault_proxy import CUTS, Address, Ending, FaultProxy, Link, Way
 from ._faults import Faults, Mean, SeededFate
-from ._output import Commands, UsageError, print_error, print_line
+from ._output import Commands, UsageError, examples, print_error, print_line
 
 _WIDTH = 80
 _USUAL = Faults(cut=Mean(10_000, is_time=False), silence=Mean(40_000, is_time=False), delay=0.02)
@@ -39,10 +39,14 @@ def add_to(commands: Commands) -> None:
         description="Pass connections on to a server, and break them by seed. Any MCP software "
         "may be at either end: only bytes are seen. Each connection is one line on stdout when it "
         "ends or falls silent; Ctrl-C stops with a summary. Without the option of a fault these "
-        f"are on: {_USUAL}.",
-        epilog="The same seed cuts the k-th connection after the same byte. Which request is on "
-        "that connection, and what is read at once, a real network decides. The exit status is 2 "
-        "if the command is held wrong or cannot begin.",
+        f"are on: {_USUAL}. The same seed cuts the k-th connection after the same byte. Which "
+        "request is on that connection, and what is read at once, a real network decides. The exit "
+        "status is 2 if the options are wrong or it cannot begin.",
+        usage="sansmcp chaos [options] --listen HOST:PORT --upstream URL",
+        epilog=examples(
+            "chaos --listen 127.0.0.1:9000 --upstream http://127.0.0.1:8000/mcp",
+            "chaos --cut 2.5s --listen 127.0.0.1:0 --upstream https://example.com",
+        ),
     )
     command.add_argument(
         "--listen", required=True, metavar="HOST:PORT", help="where clients connect; port 0: free"
@@ -111,18 +115,15 @@ def _start(options: argparse.Namespace) -> int:
 
 async def _run(relay: FaultProxy, listener: socket.socket, quiet_after: float | None) -> None:
     """Pass connections on until SIGINT or SIGTERM."""
-    loop = asyncio.get_running_loop()
     running = asyncio.ensure_future(relay.run(listener))
-    for number in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(number, running.cancel)
 
     def fall_quiet() -> None:
         relay.is_quiet = True
         print_line("no further faults")
 
     if quiet_after is not None:
-        loop.call_later(quiet_after, fall_quiet)
-    with suppress(asyncio.CancelledError):
+        asyncio.get_running_loop().call_later(quiet_after, fall_quiet)
+    with called_at(STOPPING, running.cancel), suppress(asyncio.CancelledError):
         await running
 
 

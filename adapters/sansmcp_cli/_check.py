@@ -34,7 +34,7 @@ from sansmcp.testing.stores import (
 )
 
 from ._load import load
-from ._output import Commands, UsageError, print_error, print_line
+from ._output import Commands, UsageError, examples, print_error, print_line
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -69,6 +69,10 @@ def add_to(commands: Commands) -> None:
         "path where nothing is at first; where the store outlives the process, all who open one "
         "place share it. An asynchronous store is used in asyncio. Exit status: 0, 1 if a check "
         "fails, 2 for what cannot be checked.",
+        usage="sansmcp check-store [options] MODULE:FACTORY",
+        epilog=examples(
+            "check-store my_store:open_store", "check-store my_store:open_store --several-places"
+        ),
     )
     store.add_argument("factory", metavar="MODULE:FACTORY")
     store.add_argument(
@@ -84,6 +88,8 @@ def add_to(commands: Commands) -> None:
         description="Check an adapter. SUBJECT is a sansmcp_check.ClientUnderTest "
         "or ServerUnderTest, or a class of one that takes no arguments. Exit status: 0, 1 if a "
         "check fails, 2 for what cannot be checked.",
+        usage="sansmcp check-adapter [options] MODULE:SUBJECT",
+        epilog=examples("check-adapter my_adapter:client", "check-adapter my_adapter:Server"),
     )
     adapter.add_argument("subject", metavar="MODULE:SUBJECT")
     adapter.set_defaults(run=partial(_checked, _adapter_checks))

@@ -14,6 +14,7 @@ import attrs
 
 import sansmcp
 from sansmcp.codecs.json import as_object, is_array
+from sansmcp_local import load_json
 
 Message: TypeAlias = Mapping[str, Any]
 
@@ -23,7 +24,10 @@ Compared: TypeAlias = tuple[str, list[Message], list[Message], list[str]]
 _CHOSEN_ANEW = ("requestState", "taskId")
 """Members of results that a server chooses anew each time, and that a client sends back."""
 
-_LONGEST = 1 << 26
+LONGEST = 1 << 26
+"""Bytes of an event stream."""
+_DEEPEST = 200
+"""Levels of a message. What is nested more deeply is compared as if it were no message."""
 
 
 @attrs.define
@@ -82,7 +86,7 @@ def messages_in(body: bytes, content_type: str) -> list[Message]:
 
 def events_in(body: bytes) -> list[sansmcp.SseEvent]:
     """Return the events of a stream."""
-    decoder = sansmcp.SseDecoder(_LONGEST)
+    decoder = sansmcp.SseDecoder(LONGEST)
     try:
         return list(decoder.feed(body))
     except sansmcp.RemoteProtocolError:
@@ -92,11 +96,29 @@ def events_in(body: bytes) -> list[sansmcp.SseEvent]:
 def parse_messages(text: str | bytes) -> list[Message]:
     """Return the message, or the messages of a batch; none if the text has none."""
     try:
-        document = json.loads(text) if text else None
+        document = load_json(text) if text else None
     except ValueError:
+        return []
+    if not _is_shallow(document):
         return []
     batch = document if is_array(document) else [document]
     return [message for message in map(as_object, batch) if message is not None]
+
+
+def _is_shallow(document: Any) -> bool:
+    level: list[Any] = [document]
+    for _ in range(_DEEPEST):
+        deeper: list[Any] = []
+        for value in level:
+            members = as_object(value)
+            if members is not None:
+                deeper += members.values()
+            elif is_array(value):
+                deeper += value
+        if not deeper:
+            return True
+        level = deeper
+    return False
 
 
 def pairs(

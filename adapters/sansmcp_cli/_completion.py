@@ -21,13 +21,16 @@ from typing import Any
 import sansmcp
 import sansmcp_asyncio
 from sansmcp.codecs.json import as_object
-from sansmcp_local import ConnectSettings
+from sansmcp.types import escape_controls
+from sansmcp_local import ConnectSettings, load_json
 
 from ._config import server_names
 from ._credentials import authorization_for
 from ._features import LISTS
-from ._output import Commands, UsageError, print_line
-from ._target import headers_of, process_of, target_of
+from ._network import network_of
+from ._output import Commands, UsageError, examples, print_line
+from ._references import fields_of
+from ._target import headers_of, process_of, target_of, transports_of
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -57,6 +60,11 @@ def add_to(commands: Commands) -> None:
         description="Print the script that lets a shell complete commands, options, names of "
         "servers, tools and their arguments. Its first lines say where it belongs. Needs the "
         "extra cli.",
+        usage="sansmcp completion {bash,zsh,fish}",
+        epilog=examples(
+            "completion bash > ~/.local/share/bash-completion/completions/sansmcp",
+            "completion fish > ~/.config/fish/completions/sansmcp.fish",
+        ),
     )
     command.add_argument("shell", choices=SHELLS)
     command.set_defaults(run=_print_script)
@@ -93,7 +101,9 @@ def complete(parser: argparse.ArgumentParser, command: str | None) -> None:
         parsed_args: argparse.Namespace,
     ) -> Sequence[str]:
         with suppress(Exception):  # the shell shows no errors, and a person wants none here
-            return _suggestions(command, action.dest, parsed_args)
+            words = _suggestions(command, action.dest, parsed_args)
+            # The shell would print such characters; escaped, the word would be another one.
+            return [word for word in words if escape_controls(word) == word]
         return ()
 
     finder: Any = argcomplete.autocomplete  # its annotations want a completer of a class of theirs
@@ -128,7 +138,7 @@ def _features_of(options: argparse.Namespace, words: list[str], kind: str) -> di
     file = _cache_directory() / f"{key[:32]}.json"
     with suppress(OSError, ValueError):
         if 0 <= time.time() - file.stat().st_mtime < _FRESH:
-            kept: dict[str, list[str]] = json.loads(file.read_text(encoding="utf-8"))
+            kept: dict[str, list[str]] = load_json(file.read_text(encoding="utf-8"))
             return kept
     found = asyncio.run(asyncio.wait_for(_ask(options, target, kind), _PATIENCE))
     with suppress(OSError):
@@ -146,9 +156,11 @@ async def _ask(
 ) -> dict[str, list[str]]:
     settings: ConnectSettings = {
         **process_of(options),
+        **network_of(options),
         "name": "sansmcp-completion",
         "version": sansmcp.__version__,
         "headers": headers_of(options),
+        **transports_of(options, target),
         "connect_timeout": _PATIENCE,
         "close_timeout": 0.5,
         "standalone_stream": False,
@@ -160,8 +172,7 @@ async def _ask(
             page = as_object(await client.call(method)) or {}
     found: dict[str, list[str]] = {}
     for each in page.get(member) or ():
-        schema = as_object(each.get("inputSchema")) or {}
-        arguments = [*(as_object(schema.get("properties")) or {})]
+        arguments = [*fields_of(each.get("inputSchema"))[0]]
         arguments += [str(argument["name"]) for argument in each.get("arguments") or ()]
         found[str(each.get("uri") or each.get("name"))] = arguments
     return found

@@ -6,22 +6,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 import sansmcp
 from sansmcp.codecs.json import as_object
-from sansmcp_local import ConfiguredServer, configured_server
+from sansmcp_local import ConfiguredServer, ServerFile, parse_servers, read_servers
 
 from ._output import UsageError
-
-_MEMBERS = {"url", "headers", "command", "args", "env", "cwd", "type", "transport"}
-"""The members of a server; the last two are those of other clients, and not needed here."""
 
 
 def config_directory() -> Path:
@@ -34,64 +30,62 @@ def config_directory() -> Path:
 
 
 def server_names() -> list[str]:
-    """Return the names of all servers, in order. Raises UsageError."""
-    return sorted(_servers())
+    """Return the names of all servers that can be used, in order. Raises UsageError."""
+    return sorted({name for found in _files() for name in found.servers})
 
 
 def named_server(name: str) -> ConfiguredServer:
     """Return the server of that name.
 
-    Raises UsageError: there is none, or the file is not as it must be.
+    Raises UsageError: there is none, it is disabled, or the file is not as it must be.
     """
-    servers = _servers()
-    if name not in servers:
-        raise UsageError(_unknown(name, list(servers)))
-    file, members = servers[name]
-    unknown = sorted(members.keys() - _MEMBERS)
-    if unknown:
-        known = ", ".join(sorted(_MEMBERS))
-        raise UsageError(f"{file}: {name} has the unknown member {unknown[0]!r}; known are {known}")
-    try:
-        return configured_server(name, members, file)
-    except sansmcp.LocalProtocolError as error:
-        raise UsageError(str(error)) from error
+    names: list[str] = []
+    for found in _files():
+        if name in found.servers:
+            return found.servers[name]
+        if name in found.failures:
+            raise UsageError(str(found.failures[name]))
+        if name in found.disabled:
+            raise UsageError(f"The configuration disables {name!r}; remove that to use it")
+        names += found.servers
+    raise UsageError(_unknown(name, names))
 
 
 def _unknown(name: str, names: list[str]) -> str:
     text = f"Not a URL, nor the name of a server: {name!r}; write http://{name}, or "
     text += "put the command that starts a server after --"
+    if name.endswith(".py"):
+        text = f"{name} is a program; write it after a double dash: -- python {name}"
     near = get_close_matches(name, names, 1)
     return f"{text}; did you mean {near[0]!r}?" if near else text
-
-
-def _servers() -> dict[str, tuple[Path, Mapping[str, Any]]]:
-    found: dict[str, tuple[Path, Mapping[str, Any]]] = {}
-    for file, table in ((_TOML, "servers"), (_JSON, "mcpServers")):
-        path = config_directory() / file
-        servers = as_object(_read(path).get(table, {}))
-        if servers is None:
-            raise UsageError(f"{path}: {table!r} must be a table of servers")
-        for name, members in servers.items():
-            found.setdefault(name, (path, as_object(members) or {}))
-    return found
 
 
 _TOML, _JSON = "config.toml", "mcp.json"
 
 
-def _read(path: Path) -> Mapping[str, Any]:
-    """Return what a file contains; empty if it does not exist."""
+def _files() -> Iterator[ServerFile]:
+    """Read the files that exist, of which the first counts where a name is in both."""
+    toml, in_json = config_directory() / _TOML, config_directory() / _JSON
     try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError) as error:
-        raise UsageError(f"Cannot read {path}: {error}") from error
+        if toml.exists():
+            yield parse_servers(_toml_table(toml), toml, is_strict=True)
+        if in_json.exists():
+            yield read_servers(in_json)
+    except OSError as error:
+        raise UsageError(f"Cannot read {config_directory()}: {error}") from error
+    except sansmcp.LocalProtocolError as error:
+        raise UsageError(str(error)) from error
+
+
+def _toml_table(path: Path) -> Mapping[str, Any]:
     try:
-        document = json.loads(text) if path.name == _JSON else _parse_toml(text, path)
-    except ValueError as error:
+        document = _parse_toml(path.read_text(encoding="utf-8-sig"), path)
+    except (OSError, ValueError, RecursionError) as error:
         raise UsageError(f"Cannot read {path}: {error}") from error
-    return as_object(document) or {}
+    table = as_object((as_object(document) or {}).get("servers", {}))
+    if table is None:
+        raise UsageError(f"{path}: 'servers' must be a table of servers")
+    return table
 
 
 def _parse_toml(text: str, path: Path) -> Any:

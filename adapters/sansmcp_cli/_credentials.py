@@ -14,12 +14,14 @@ from typing import TypeAlias
 from urllib.parse import SplitResult, urlsplit
 
 import sansmcp
+from sansmcp.auth.codes import scopes_of
 from sansmcp.auth.options import Login
 from sansmcp.auth.saved import Saved
 from sansmcp.credentials import CredentialsKey
 from sansmcp_login import FileCredentials, KeyringCredentials, LoopbackLogin, print_login
 
-from ._output import UsageError, print_line
+from ._advice import login_command
+from ._output import Options, UsageError, print_line
 from ._target import headers_of
 
 Storage: TypeAlias = FileCredentials | KeyringCredentials
@@ -32,20 +34,26 @@ _LOCK_INTERVAL = 0.1
 _LOCK_ATTEMPTS = 300
 
 
-def add_authorization(parser: argparse.ArgumentParser) -> None:
+def add_authorization(parser: Options) -> None:
     """Add the options of commands that use a login."""
     add_account(parser)
+    add_allowed_hosts(parser)
+
+
+def add_allowed_hosts(parser: Options) -> None:
+    """Add the option for authorization servers in a more private network."""
     parser.add_argument(
         "--allow-host",
         action="append",
         default=[],
         metavar="HOST",
         help="a host of the authorization server that may be in a more private network than the "
-        "server; may be given several times",
+        "server; or the server itself, if its URL is http, a proxy leads to it, and you trust the "
+        "network between; may be given several times",
     )
 
 
-def add_account(parser: argparse.ArgumentParser) -> None:
+def add_account(parser: Options) -> None:
     """Add the option that tells several logins to one server apart."""
     parser.add_argument(
         "--account", default="", metavar="NAME", help="which of several logins to this server"
@@ -174,4 +182,5 @@ def is_at_terminal() -> bool:
 
 
 def _refuse_login(server: str, url: str) -> str:
-    raise RuntimeError(f"there is no terminal here; log in with: sansmcp login {server}")
+    command = login_command(server, scopes_of(url))
+    raise RuntimeError(f"there is no terminal here; log in with: {command}")

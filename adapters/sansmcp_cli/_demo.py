@@ -37,7 +37,7 @@ from ._adapters import Adapter, Script, ScriptCall, adapter_of, add_adapter
 from ._counts import Counts
 from ._demo_input import show_rounds
 from ._fault_proxy import Ending, FaultProxy, Link, Piece, Way, relaying
-from ._output import Commands, UsageError, print_line
+from ._output import Commands, UsageError, examples, print_line
 from ._servers import started
 
 _STEPS = 6
@@ -54,6 +54,8 @@ def add_to(commands: Commands) -> None:
         description="Make calls over a network that breaks, and calls that go from one process to "
         "another; count results and executions. The exit status is 1 if any result is lost or "
         "comes twice, or a tool runs more often than the revision promises.",
+        usage="sansmcp demo [options]",
+        epilog=examples("demo", "demo --seed 7 --revision 2025-11-25 --trace"),
     )
     command.add_argument(
         "--calls", type=int, default=5, help="how many at each revision (default: 5)"

@@ -1,8 +1,9 @@
 """What a command shows: for a person at a terminal, as plain text, or as JSON for a program.
 
 At a terminal ``rich`` draws tables, Markdown, colours and progress bars, if it is installed (extra
-``cli``). Everything else is plain text. Text of a server passes through ``escape_controls`` first
-in both cases.
+``cli``). Everything else is plain text. Text of a server passes through ``escape_controls`` in both
+cases: before rich sees it, so that lines have the width that is shown, and again in what rich has
+drawn, since Markdown and JSON have spellings of characters of their own.
 """
 
 from __future__ import annotations
@@ -10,10 +11,11 @@ from __future__ import annotations
 import base64
 import binascii
 import json
+import math
 import re
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -21,15 +23,19 @@ import attrs
 from sansmcp.codecs.json import as_object, is_array
 from sansmcp.events import ProgressReceived
 from sansmcp.types import escape_controls
+from sansmcp_local import load_json
 
 from ._output import print_line
 
 if TYPE_CHECKING:
-    from rich.console import Console
+    from markdown_it import MarkdownIt
+    from markdown_it.token import Token
+    from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
     from rich.progress import Progress, TaskID
 
 _LOOKS_LIKE_MARKDOWN = re.compile(
-    r"^(#{1,6} |[-*+] |\d+\. |> |```|\|.*\|)|\*\*[^*\n]+\*\*|\[[^]\n]+\]\([^)\n]+\)", re.MULTILINE
+    r"^(#{1,6} |[-*+] |\d+\. |> |```|\|.*\|)|\*\*[^*\n]+\*\*|\[[^][\n]+\]\([^()\n]+[()]",
+    re.MULTILINE,
 )
 _NAME_WIDTH = 24
 
@@ -46,8 +52,24 @@ def console_of(stream: Any) -> Console | None:
 
 
 def show_json(value: Any) -> None:
-    """Print a value as one line of JSON, for programs."""
-    print_line(json.dumps(value, ensure_ascii=False))
+    """Print a value as one line of JSON, for programs.
+
+    NaN and the infinities, which servers send and clients read, are no JSON: they become null.
+    """
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_without_nan(value), ensure_ascii=False, allow_nan=False)
+    print_line(text)
+
+
+def _without_nan(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    members = as_object(value)
+    if members is not None:
+        return {name: _without_nan(each) for name, each in members.items()}
+    return [_without_nan(each) for each in value] if is_array(value) else value
 
 
 def show_text(text: str) -> None:
@@ -57,22 +79,92 @@ def show_text(text: str) -> None:
         for line in text.expandtabs(8).splitlines() or [""]:
             print_line(line)
         return
-    from rich.json import JSON
+    from rich.highlighter import JSONHighlighter
     from rich.markdown import Markdown
     from rich.text import Text
 
     harmless = "\n".join(map(escape_controls, text.expandtabs(8).splitlines()))
-    if harmless.lstrip()[:1] in ("{", "["):
-        try:
-            console.print(JSON(harmless, indent=2))
-        except ValueError:
-            pass
-        else:
-            return
-    if _LOOKS_LIKE_MARKDOWN.search(harmless):
-        console.print(Markdown(harmless, hyperlinks=False))
-    else:
-        console.print(Text(harmless))
+    drawn: RenderableType = Text(harmless)
+    indented = _indented(harmless)
+    if indented is not None:
+        drawn = JSONHighlighter()(Text(indented))
+    elif _LOOKS_LIKE_MARKDOWN.search(harmless):
+        markdown = Markdown("", hyperlinks=False)
+        definitions: dict[str, Any] = {}
+        markdown.parsed = _parser().parse(harmless, definitions)  # rich keeps no definitions
+        drawn = markdown if _shows_all(markdown.parsed, definitions) else drawn
+    console.print(_Harmless(drawn))
+
+
+_LANGUAGE = re.compile(r"[\w+#.-]{0,20}")
+
+
+def _parser() -> MarkdownIt:
+    """Return the parser that rich uses."""
+    from markdown_it import MarkdownIt
+
+    return MarkdownIt().enable("strikethrough").enable("table")
+
+
+def _shows_all(tokens: Sequence[Token], found: Mapping[str, Any]) -> bool:
+    """Return True if rich shows everything in Markdown: what it leaves out can be the whole text.
+
+    It leaves out HTML, the addresses and titles of images (and cuts the text after them), titles of
+    links, what is written beside the language of a code block, and definitions of links but for the
+    address where it is used (``[text]: address "title"``).
+
+    Args:
+        tokens: what the parser has returned.
+        found: the environment of the parser, which has the definitions.
+    """
+    addresses = set[object]()
+    for each in _all_tokens(tokens):
+        is_code = each.type == "fence" and not _LANGUAGE.fullmatch(each.info)
+        if is_code or each.type.startswith(("html", "image")) or "title" in each.attrs:
+            return False
+        addresses.add(each.attrs.get("href"))
+    definitions = found.get("references", {}).values()
+    return not found.get("duplicate_refs") and all(
+        each["href"] in addresses and not each["title"] for each in definitions
+    )
+
+
+def _all_tokens(tokens: Iterable[Token]) -> Iterator[Token]:
+    for each in tokens:
+        yield each
+        yield from _all_tokens(each.children or ())
+
+
+def _indented(text: str) -> str | None:
+    """Return a text that is a JSON object or array on a line for each value; None for others."""
+    if text.lstrip()[:1] not in ("{", "["):
+        return None
+    try:
+        value = load_json(text)
+    except ValueError:
+        return None
+    lines = json.dumps(value, ensure_ascii=False, indent=2).split("\n")
+    return "\n".join(map(escape_controls, lines))
+
+
+@attrs.frozen
+class _Harmless:
+    """Draws something with rich, and escapes the characters that a terminal acts on in the result.
+
+    Sequences of rich itself, such as those for colours, are no text of a segment, and stay.
+    """
+
+    _drawn: RenderableType
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        from rich.segment import Segment
+
+        for segment in console.render(self._drawn, options):
+            if segment.control:
+                yield segment
+            else:
+                lines = segment.text.split("\n")
+                yield Segment("\n".join(map(escape_controls, lines)), segment.style)
 
 
 def show_value(value: Any) -> None:
@@ -99,9 +191,20 @@ def show_rows(title: str, rows: Sequence[Row]) -> None:
         for row in rows:
             _show_plain_row(row)
         return
+    from rich.padding import Padding
     from rich.table import Table
     from rich.text import Text
 
+    if any(len(escape_controls(row.name)) > console.width // 3 for row in rows):
+        # Names in a column would be cut, or leave no room for texts.
+        console.print(Text(title, style="italic"))
+        for row in rows:
+            name = Text(escape_controls(row.name), style="bold cyan", overflow="fold")
+            texts = [escape_controls(each) for each in (row.text, *row.details)]
+            text = Text("\n".join(texts).rstrip(), overflow="fold")
+            console.print(_Harmless(Padding(name, (0, 0, 0, 1))))
+            console.print(_Harmless(Padding(text, (0, 0, 0, 4))))
+        return
     table = Table(title=title, title_justify="left", show_header=False, box=None, padding=(0, 1))
     table.add_column(style="bold cyan", no_wrap=True, max_width=console.width // 3)
     table.add_column(overflow="fold")
@@ -110,7 +213,7 @@ def show_rows(title: str, rows: Sequence[Row]) -> None:
         for detail in row.details:
             text.append(f"\n  {escape_controls(detail)}", style="dim")
         table.add_row(Text(escape_controls(row.name), overflow="fold"), text)
-    console.print(table)
+    console.print(_Harmless(table))
 
 
 def _show_plain_row(row: Row) -> None:
@@ -126,40 +229,97 @@ def first_sentence(text: Any) -> str:
     return textwrap.shorten(words, 200, placeholder=" ...")
 
 
-def show_content(blocks: Any) -> None:
-    """Print the content of a result: texts, and for all else what it is."""
-    for block in blocks if is_array(blocks) else ():
-        _show_block(as_object(block) or {})
+def show_result(result: Mapping[str, Any]) -> None:
+    """Print the result of a tool: its content, and its structured content if that says more."""
+    content = result.get("content", result.get("toolResult"))  # the latter in 2024-10-07
+    show_content(content)
+    structured = result.get("structuredContent")
+    if structured is not None and not _is_shown(structured, content):
+        show_value(structured)
+
+
+def _is_shown(structured: Any, content: Any) -> bool:
+    """True if a text of the content is the structured content, or the one value in it."""
+    members = as_object(structured) or {}
+    values = [structured, members["result"]] if members.keys() == {"result"} else [structured]
+    for block in content if is_array(content) else ():
+        text = (as_object(block) or {}).get("text")
+        if isinstance(text, str) and (text in values or _parsed(text) in values):
+            return True
+    return False
+
+
+def _parsed(text: str) -> Any:
+    try:
+        return load_json(text)
+    except ValueError:
+        return text
+
+
+def show_content(content: Any) -> None:
+    """Print the content of a result or message: texts, and for all else what it is.
+
+    It is a list of blocks, or where a server sends one block or text alone, that.
+    """
+    for block in content if is_array(content) else [content]:
+        members = as_object(block)
+        if members is not None:
+            _show_block(members)
+        elif block is not None:
+            _show_any(block)
+
+
+def _show_any(value: Any) -> None:
+    """Print a text; print JSON for a value of another type."""
+    if isinstance(value, str):
+        show_text(value)
+    elif value is not None:
+        show_value(value)
 
 
 def _show_block(block: Mapping[str, Any]) -> None:
-    match block.get("type"):
-        case "text":
-            show_text(str(block.get("text", "")))
-        case "resource":
-            show_contents(as_object(block.get("resource")) or {})
-        case "resource_link":
-            print_line(f"[{block.get('uri')} {block.get('name', '')}".rstrip() + "]")
-        case kind if "data" in block:
-            print_line(f"[{kind}, {block.get('mimeType')}, {_size(block['data'])}]")
-        case _:
-            show_value(block)
+    kind, resource = block.get("type"), as_object(block.get("resource"))
+    if kind == "resource" and resource:
+        show_contents(resource)
+    elif kind == "resource_link":
+        print_line(f"[{block.get('uri')} {block.get('name', '')}".rstrip() + "]")
+    elif "data" in block:
+        print_line(f"[{kind}, {block.get('mimeType')}, {_size(block['data'])}]")
+    elif "text" in block or kind == "text":
+        _show_any(block.get("text"))
+    else:
+        show_value(block)
 
 
 def show_contents(contents: Mapping[str, Any]) -> None:
     """Print the contents of a resource: its text, or for bytes their number."""
     if "text" in contents:
-        show_text(str(contents["text"]))
+        _show_any(contents["text"])
     else:
         kind = contents.get("mimeType", "bytes")
         print_line(f"[{contents.get('uri')}, {kind}, {_size(contents.get('blob'))}]")
 
 
+_OF_BASE64 = re.compile(r"[A-Za-z0-9+/]*={0,2}")
+_LIKE_BASE64 = str.maketrans("-_", "+/", " \t\r\n")
+
+
 def decoded(blob: Any) -> bytes | None:
-    """Return the bytes of a base64 text; None if it is none."""
+    """Return the bytes of a base64 text; None if it is none.
+
+    Servers also send it in lines, as MIME has it, in the alphabet for URLs, without the padding, or
+    within a ``data:`` URL.
+    """
+    if not isinstance(blob, str):
+        return None
+    if blob.startswith("data:"):
+        blob = blob.partition(",")[2]
+    text = blob.translate(_LIKE_BASE64)
+    if not _OF_BASE64.fullmatch(text):
+        return None
     try:
-        return base64.b64decode(blob, validate=True)
-    except (TypeError, ValueError, binascii.Error):
+        return base64.b64decode(text.rstrip("=") + "=" * (-len(text.rstrip("=")) % 4))
+    except binascii.Error:
         return None
 
 
@@ -186,7 +346,8 @@ class ProgressDisplay:
         if self._bar is None:
             from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 
-            columns = (TextColumn("{task.description}"), BarColumn(), TaskProgressColumn())
+            text = TextColumn("{task.description}", markup=False)
+            columns = (text, BarColumn(), TaskProgressColumn())
             self._bar = Progress(*columns, console=console, transient=True)
             self._task = self._bar.add_task("", visible=False)
         assert self._task is not None
@@ -194,7 +355,7 @@ class ProgressDisplay:
             self._task,
             completed=report.progress,
             total=report.total,
-            description=escape_controls(report.message or "").replace("[", r"\["),
+            description=escape_controls(report.message or ""),
             visible=True,
         )
         self._bar.start()  # without effect if it is shown already

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
-import os
 import sys
 from collections.abc import Generator, Mapping, Sequence
 from typing import Any
@@ -12,8 +10,10 @@ from typing import Any
 import sansmcp
 from sansmcp.codecs.json import as_object, is_array
 from sansmcp.events import Connected
+from sansmcp_local import load_json
 
 from ._adapters import Script, ScriptCall
+from ._arguments import json_arguments, nearest
 from ._display import (
     Row,
     decoded,
@@ -24,10 +24,11 @@ from ._display import (
     show_rows,
     show_value,
 )
-from ._output import Commands, UsageError, print_line
+from ._output import Commands, UsageError, print_line, write_bytes
+from ._references import fields_of
 from ._session import Conversation, add_session, converse, objects, pages, prepared
 from ._target import USAGE
-from ._values import describe, resolved
+from ._values import describe
 
 LISTS = {
     "tools": ("tools/list", "tools"),
@@ -51,7 +52,11 @@ def add_to(commands: Commands) -> None:
         description=f"Show what a server offers, or one kind of it. {USAGE[0].upper()}{USAGE[1:]}.",
     )
     command.add_argument("words", nargs="*", metavar="[URL] [KIND]")
-    add_session(command)
+    add_session(
+        command,
+        "list http://127.0.0.1:8000/mcp",
+        "list tools --json -- python server.py",
+    )
     command.set_defaults(run=_list)
     command = commands.add_parser(
         "read",
@@ -62,17 +67,25 @@ def add_to(commands: Commands) -> None:
         f"{USAGE[0].upper()}{USAGE[1:]}.",
     )
     command.add_argument("words", nargs="*", metavar="[URL] URI")
-    add_session(command)
+    add_session(
+        command,
+        "read http://127.0.0.1:8000/mcp example://greeting",
+        "read shop file:///logo.png > logo.png",
+    )
     command.set_defaults(run=_read)
     command = commands.add_parser(
         "prompt",
         help="show the messages of a prompt",
-        usage="sansmcp prompt [options] URL PROMPT [NAME=VALUE ...]\n"
-        "       sansmcp prompt [options] PROMPT [NAME=VALUE ...] -- COMMAND [ARGS ...]",
+        usage="sansmcp prompt [options] URL PROMPT [NAME=VALUE ... | JSON]\n"
+        "       sansmcp prompt [options] PROMPT [NAME=VALUE ... | JSON] -- COMMAND [ARGS ...]",
         description=f"Get a prompt, and print its messages. {USAGE[0].upper()}{USAGE[1:]}.",
     )
     command.add_argument("words", nargs="*", metavar="[URL] PROMPT [NAME=VALUE ...]")
-    add_session(command)
+    add_session(
+        command,
+        "prompt http://127.0.0.1:8000/mcp greet name=Ann",
+        'prompt shop greet \'{"name": "Ann"}\'',
+    )
     command.set_defaults(run=_prompt)
     command = commands.add_parser(
         "raw",
@@ -83,7 +96,11 @@ def add_to(commands: Commands) -> None:
         f"JSON. {USAGE[0].upper()}{USAGE[1:]}.",
     )
     command.add_argument("words", nargs="*", metavar="[URL] METHOD [JSON]")
-    add_session(command)
+    add_session(
+        command,
+        "raw http://127.0.0.1:8000/mcp ping",
+        'raw shop resources/read \'{"uri": "example://greeting"}\'',
+    )
     command.set_defaults(run=_raw)
 
 
@@ -132,7 +149,7 @@ def _row(kind: str, thing: Mapping[str, Any]) -> Row:
     text = first_sentence(thing.get("description") or thing.get("title"))
     name = str(thing.get("name"))
     if kind == "tools":
-        details = _arguments_of_tool(as_object(thing.get("inputSchema")) or {})
+        details = _arguments_of_tool(thing.get("inputSchema"))
     elif kind == "prompts":
         for argument in objects(thing.get("arguments")):
             details.append(_detail(argument, "text", argument.get("required") is True))
@@ -147,14 +164,13 @@ def _row(kind: str, thing: Mapping[str, Any]) -> Row:
     return Row(name, text, details)
 
 
-def _arguments_of_tool(schema: Mapping[str, Any]) -> list[str]:
-    required = schema.get("required")
+def _arguments_of_tool(schema: Any) -> list[str]:
+    fields, top = fields_of(schema)
+    required = top.get("required")
     required = required if is_array(required) else []
-    fields = as_object(schema.get("properties")) or {}
     return [
         _detail({**field, "name": name}, describe(field), name in required)
-        for name, each in fields.items()
-        for field in [resolved(each, schema)]
+        for name, field in fields.items()
     ]
 
 
@@ -170,25 +186,24 @@ def _read(options: argparse.Namespace) -> int:
     with prepared(options, words) as conversation:
         if len(words) != 1:
             raise UsageError(_which("URI of a resource", words, "sansmcp read URL URI"))
+        if ":" not in words[0]:
+            raise UsageError(
+                f"Not a URI: {words[0]!r}; the server's are shown by: sansmcp list URL resources"
+            )
         _converse_once(options, conversation, "resources/read", {"uri": words[0]}, results)
     (result,) = results
     if options.json:
         show_json(result)
         return 0
     for contents in objects((as_object(result) or {}).get("contents")):
-        data = decoded(contents.get("blob")) if "blob" in contents else None
-        if data is None or sys.stdout.isatty():
+        if "blob" not in contents or sys.stdout.isatty():
             show_contents(contents)
-        else:
-            sys.stdout.flush()
-            _write(data)
+            continue
+        data = decoded(contents["blob"])
+        if data is None:
+            raise UsageError(f"The server sent bytes of {words[0]} that are not base64")
+        write_bytes(data)
     return 0
-
-
-def _write(data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[os.write(sys.stdout.fileno(), left) :]
 
 
 def _prompt(options: argparse.Namespace) -> int:
@@ -196,26 +211,67 @@ def _prompt(options: argparse.Namespace) -> int:
     results: list[Any] = []
     with prepared(options, words) as conversation:
         if not words:
-            usage = "sansmcp prompt URL PROMPT [NAME=VALUE ...]"
-            raise UsageError(_which("name of a prompt", words, usage))
-        arguments = dict(_pair(word) for word in words[1:])
-        params = {"name": words[0], "arguments": arguments}
-        _converse_once(options, conversation, "prompts/get", params, results)
+            raise UsageError(_which("name of a prompt", words, f"sansmcp {_PROMPT}"))
+        name, given = words[0], words[1:]
+        typed = json_arguments(given, "prompt", f"usage: sansmcp {_PROMPT}")
+
+        def script(server: Connected) -> Script:
+            arguments = typed
+            if arguments is None:
+                arguments = dict(word.split("=", 1) for word in given)
+                _check_prompt(name, arguments, (yield from _prompts()))
+            params = {"name": name, "arguments": arguments}
+            progress = conversation.progress.report
+            results.append((yield ScriptCall("prompts/get", params, on_progress=progress)))
+
+        converse(options, conversation, script)
     (result,) = results
     if options.json:
         show_json(result)
         return 0
     for message in objects((as_object(result) or {}).get("messages")):
         print_line(f"{message.get('role')}:")
-        show_content([message.get("content")])
+        show_content(message.get("content"))
     return 0
 
 
-def _pair(word: str) -> tuple[str, str]:
-    name, equals, value = word.partition("=")
-    if not equals or not name:
-        raise UsageError(f"Arguments of a prompt are NAME=VALUE, got {word!r}")
-    return name, value
+_PROMPT = "prompt URL PROMPT [NAME=VALUE ... | JSON]"
+
+
+def _prompts() -> Generator[ScriptCall, Any, list[dict[str, Any]]]:
+    """Read the list of prompts; empty if the server has none to read."""
+    try:
+        return (yield from pages(*LISTS["prompts"]))
+    except sansmcp.JsonRpcError:
+        return []
+
+
+def _check_prompt(name: str, arguments: Mapping[str, Any], prompts: list[dict[str, Any]]) -> None:
+    """Raise UsageError for a name or arguments that no prompt of the list has."""
+    if not prompts:  # the server alone knows what it has
+        return
+    found = next((each for each in prompts if each.get("name") == name), None)
+    if found is None:
+        names = [str(each.get("name")) for each in prompts]
+        raise UsageError(f"There is no prompt {name!r}{nearest(name, names)}")
+    details = [*objects(found.get("arguments"))]
+    known = [str(each.get("name")) for each in details]
+    shown = " ".join(
+        _detail({"name": each["name"]}, "text", each.get("required") is True)
+        for each in details
+        if "name" in each
+    )
+    what = f"; its arguments: {name} {shown}" if shown else "; it takes no arguments"
+    for given in arguments:
+        if given not in known:
+            raise UsageError(f"{name} takes no {given!r}{what}")
+    missing = [
+        str(each.get("name"))
+        for each in details
+        if each.get("required") is True and str(each.get("name")) not in arguments
+    ]
+    if missing:
+        raise UsageError(f"{name} needs {' and '.join(missing)}{what}")
 
 
 def _raw(options: argparse.Namespace) -> int:
@@ -227,7 +283,7 @@ def _raw(options: argparse.Namespace) -> int:
         params: Mapping[str, Any] | None = None
         if len(words) == 2:
             try:
-                params = as_object(json.loads(words[1]))
+                params = as_object(load_json(words[1]))
             except ValueError as error:
                 raise UsageError(f"The parameters are not JSON: {error}") from None
             if params is None:

@@ -17,7 +17,17 @@ import sansmcp
 from sansmcp.codecs.json import as_object, is_array
 from sansmcp.types import escape_controls
 
-from ._values import Schema, choices_of, convert, convert_list, describe, text_of, types_of
+from ._references import Schema, fields_of
+from ._values import (
+    alternatives,
+    choices_of,
+    convert,
+    convert_list,
+    describe,
+    is_list,
+    text_of,
+    types_of,
+)
 
 Interview: TypeAlias = Generator[str, str, dict[str, Any]]
 
@@ -38,11 +48,12 @@ def interview(params: Mapping[str, Any], server: str, open_url: Callable[[str], 
     Raises:
         JsonRpcError: the request cannot be shown to a person.
     """
-    head = f"{server} asks:\n{_lines(params.get('message'))}"
+    # Indented, so that no line of the server looks like one of this command.
+    head = f"{server} asks:\n{textwrap.indent(_lines(params.get('message')), '  ')}"
     if params.get("mode") == "url":
         return _ask_for_url(params, head, open_url)
-    schema = as_object(params.get("requestedSchema")) or {}
-    return _ask_for_form(as_object(schema.get("properties")) or {}, schema, head, server)
+    fields, schema = fields_of(params.get("requestedSchema"))
+    return _ask_for_form(fields, schema, head, server)
 
 
 def _ask_for_url(
@@ -61,15 +72,21 @@ def _ask_for_url(
 
 
 def _host_of(url: str) -> str | None:
-    """Return the host of a web page; None if the URL is of no web page."""
+    """Return the host of a web page; None if the URL is of no web page.
+
+    Browsers take a backslash for a slash, and so would go to another host than the one shown here.
+    """
     try:
         parts = urlsplit(url)
     except ValueError:
         return None
-    return parts.hostname if parts.scheme in ("http", "https") else None
+    is_web = parts.scheme in ("http", "https") and "\\" not in parts.netloc
+    return parts.hostname if is_web else None
 
 
-def _ask_for_form(fields: Mapping[str, Any], schema: Schema, head: str, server: str) -> Interview:
+def _ask_for_form(
+    fields: Mapping[str, Schema], schema: Schema, head: str, server: str
+) -> Interview:
     required = schema.get("required")
     required = required if is_array(required) else []
     show = (
@@ -78,12 +95,12 @@ def _ask_for_form(fields: Mapping[str, Any], schema: Schema, head: str, server: 
     while True:
         content: dict[str, Any] = {}
         for name, field in fields.items():
-            answer = yield from _ask_for_field(
-                name, as_object(field) or {}, show, is_required=name in required
-            )
+            answer = yield from _ask_for_field(name, field, show, is_required=name in required)
             show = ""
             if answer is not None:
                 content[name] = answer
+        if [types_of(field) for field in fields.values()] == [("boolean",)]:
+            return {"action": "accept", "content": content}  # this question was yes or no already
         words = "yes, no or edit" if fields else "yes or no"
         word = ""
         while word not in ("yes", "y", "no", "n", *(("edit", "e") if fields else ())):
@@ -115,11 +132,19 @@ def _ask_for_field(
 
 
 def _value(text: str, field: Schema) -> Any:
-    if "array" in types_of(field):
-        items = as_object(field.get("items")) or {}
+    if is_list(field, text.count(",") + 1):
+        items = _items_of(field)
         texts = [_choice(part.strip(), items) for part in text.split(",")]
         return convert_list(texts, field)
     return convert(_choice(text, field), field)
+
+
+def _items_of(field: Schema) -> Schema:
+    """Return the schema of the items of a list."""
+    for each in alternatives(field):
+        if "array" in types_of(each):
+            return as_object(each.get("items")) or {}
+    return {}
 
 
 def _choice(text: str, field: Schema) -> str:
@@ -134,7 +159,7 @@ def _choice(text: str, field: Schema) -> str:
 
 def _explained(name: str, field: Schema) -> str:
     """Return the lines above the prompt: what the field is, and the values to choose from."""
-    items = (as_object(field.get("items")) or {}) if "array" in types_of(field) else field
+    items = _items_of(field) if is_list(field, 1) else field
     choices = choices_of(items)
     kind = describe(field) if choices is None else "choose one"
     if choices is not None and items is not field:
@@ -152,9 +177,9 @@ def _explained(name: str, field: Schema) -> str:
 def _labels(field: Schema) -> list[str]:
     """Return a label for each of the values to choose from; empty if it has none."""
     choices = choices_of(field) or []
-    titled = field.get("oneOf") or field.get("anyOf")
-    if is_array(titled) and len(titled) == len(choices):
-        return [str((as_object(each) or {}).get("title") or "") for each in titled]
+    titled = alternatives(field)
+    if len(titled) > 1 and len(titled) == len(choices):
+        return [str(each.get("title") or "") for each in titled]
     names = field.get("enumNames")  # before 2025-11-25
     if is_array(names) and len(names) == len(choices):
         return list(map(str, names))

@@ -45,7 +45,12 @@ def add_to(commands: Commands) -> None:
     command.add_argument(
         "--count", type=int, metavar="N", help="end after so many notifications (default: never)"
     )
-    add_session(command, adapters=False)
+    add_session(
+        command,
+        "listen http://127.0.0.1:8000/mcp",
+        "listen shop file:///prices.csv --count 1",
+        adapters=False,
+    )
     command.set_defaults(run=_listen)
 
 
@@ -65,6 +70,8 @@ class _Listener:
     _left: int | None
     """The number of notifications after which this ends; None for never."""
     _as_json: bool
+    _gets_any: bool = attrs.field(default=True, init=False)
+    """False if the server has acknowledged none of the notifications."""
 
     async def run(self) -> int:
         """Print notifications until there were enough, or the server ends the subscription."""
@@ -88,7 +95,9 @@ class _Listener:
             if isinstance(outcome, Exception):
                 raise outcome
         if self._left != 0:
-            print_line("sansmcp: the server has ended the subscription", sys.stderr)
+            ended = "the server has ended the subscription"
+            none = "the server sends none of these notifications"
+            print_line(f"sansmcp: {ended if self._gets_any else none}", sys.stderr)
             return 1
         return 0
 
@@ -119,6 +128,7 @@ class _Listener:
     def _show(self, event: ClientEvent) -> None:
         match event:
             case ServerNotified(_, notification) if notification.method == _ACKNOWLEDGED:
+                self._gets_any = bool((notification.params or {}).get("notifications"))
                 topics = json.dumps(notification.params, ensure_ascii=False)
                 print_line(f"listening {topics}", sys.stderr)
             case ServerNotified(_, notification):

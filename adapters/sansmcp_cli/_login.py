@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -15,12 +16,14 @@ import sansmcp_blocking
 from sansmcp.auth.saved import Saved
 from sansmcp.auth.tokens import Tokens
 from sansmcp.credentials import CredentialsKey, MemoryCredentials
+from sansmcp_local import ConnectSettings
 from sansmcp_login import FileCredentials, KeyringCredentials
 
+from ._advice import is_denied, was_refused
 from ._credentials import (
     Storage,
     add_account,
-    add_authorization,
+    add_allowed_hosts,
     has_browser,
     key_of,
     locked,
@@ -28,10 +31,16 @@ from ._credentials import (
     redirect_uri_of,
     storage_of,
 )
-from ._output import Commands, UsageError, print_line, tracer
+from ._network import add_network, network_of
+from ._output import Commands, UsageError, add_trace, examples, print_line, tracer
 from ._target import url_of
 
 _CONNECT_TIMEOUT = 10.0
+
+_UNBOUND = (
+    "The token will be bound to no server (--no-resource): this server can use it at all others "
+    "that accept tokens of the same authorization server"
+)
 
 
 def add_to(commands: Commands) -> None:
@@ -42,6 +51,11 @@ def add_to(commands: Commands) -> None:
         help="forget the login to a server",
         description="Delete the stored tokens of a server. The authorization server is not told: "
         "it accepts them until they expire.",
+        usage="sansmcp logout [options] URL",
+        epilog=examples(
+            "logout https://mcp.example.com/mcp",
+            "logout https://mcp.example.com/mcp --account work",
+        ),
     )
     command.add_argument("url", metavar="URL")
     add_account(command)
@@ -52,6 +66,8 @@ def add_to(commands: Commands) -> None:
         description="Show the stored logins: who has issued the tokens, for which scopes, and how "
         "long they are valid. The tokens are not shown, and no server is asked. The exit status "
         "is 1 if a login is missing or has expired.",
+        usage="sansmcp whoami [options] [URL]",
+        epilog=examples("whoami", "whoami https://mcp.example.com/mcp"),
     )
     command.add_argument("url", nargs="?", metavar="URL", help="default: all servers")
     add_account(command)
@@ -64,48 +80,98 @@ def _add_login(commands: Commands) -> None:
         help="log in to a server that requires authorization",
         description="Log in to a server, and store the tokens for call and probe, which refresh "
         "them. The browser is opened, or, if there is none, the URL is printed.",
+        usage="sansmcp login [options] URL",
+        epilog=examples(
+            "login https://mcp.example.com/mcp",
+            "login https://mcp.example.com/mcp --no-browser --scope files:read",
+        ),
     )
     command.add_argument("url", metavar="URL")
-    command.add_argument(
+    person = command.add_argument_group("the login")
+    person.add_argument(
         "--no-browser",
         action="store_true",
         help="print the URL, to log in on any machine, and read the answer from the terminal",
     )
-    command.add_argument(
+    person.add_argument(
         "--scope",
         action="append",
         default=[],
         metavar="SCOPE",
         help="request this scope, too; may be given several times (default: what the server names)",
     )
-    command.add_argument(
+    person.add_argument(
+        "--keyring",
+        action="store_true",
+        help="store the tokens in the keyring of the system, not in a file",
+    )
+    add_account(person)
+    client = command.add_argument_group("a client that is registered already")
+    client.add_argument(
         "--client-id",
         metavar="ID",
         help="a client that the authorization server knows (default: register one)",
     )
-    command.add_argument(
+    client.add_argument(
         "--client-secret-file",
         type=Path,
         metavar="FILE",
         help="the file that contains the secret of that client, if it has one",
     )
-    command.add_argument(
+    client.add_argument(
         "--redirect-uri",
         metavar="URI",
         help="the redirect URI of that client (default: any port of 127.0.0.1, /callback)",
     )
-    command.add_argument(
-        "--keyring",
+    client.add_argument(
+        "--client-credentials",
         action="store_true",
-        help="store the tokens in the keyring of the system, not in a file",
+        help="log in as that client itself, a program, with its secret and without a person",
     )
-    add_authorization(command)
-    command.add_argument("--trace", action="store_true", help="show the conversation on stderr")
+    provider = command.add_argument_group("the authorization server")
+    provider.add_argument(
+        "--issuer",
+        metavar="URL",
+        help="the authorization server that knows that client, and no other is to see it "
+        "(default: the first one that the server names)",
+    )
+    provider.add_argument(
+        "--assume-pkce",
+        action="store_true",
+        help="use an authorization server that does not say if it supports PKCE with S256, "
+        "because you know that it does",
+    )
+    provider.add_argument(
+        "--no-refresh",
+        action="store_true",
+        help="do not request offline_access, where the authorization server lists it",
+    )
+    provider.add_argument(
+        "--authorize-param",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="add this parameter to the URL that the browser opens, such as prompt=consent or "
+        "audience=...; may be given several times",
+    )
+    provider.add_argument(
+        "--no-resource",
+        action="store_true",
+        help="do not name the server in the requests for a token, for an authorization server that "
+        "refuses that; the token is then good for other servers, too",
+    )
+    add_allowed_hosts(provider)
+    rest = command.add_argument_group("the network, and what is shown")
+    add_network(rest)
+    add_trace(rest, "the conversation")
     command.set_defaults(run=_log_in)
 
 
 def _log_in(options: argparse.Namespace) -> int:
     key, client = key_of(options, url_of(options.url)), _client(options)
+    is_program, extra = _is_program(options), dict(map(_parameter, options.authorize_param))
+    if options.no_resource:
+        print_line(_UNBOUND, sys.stderr)
     storage = KeyringCredentials() if options.keyring else storage_of(key)
     saved = Saved.parse(storage.load(key))
     if not saved.may_overwrite:
@@ -118,7 +184,7 @@ def _log_in(options: argparse.Namespace) -> int:
     memory.save(key, saved.encode())
     with person(
         redirect_uri,
-        uses_browser=has_browser() and not options.no_browser,
+        uses_browser=has_browser() and not options.no_browser and not is_program,
         is_required=options.redirect_uri is not None,
     ) as (login, redirect_uri):
         authorization = sansmcp.Authorization(
@@ -129,8 +195,13 @@ def _log_in(options: argparse.Namespace) -> int:
             scopes=" ".join(options.scope),
             credentials=memory,
             allowed_hosts=options.allow_host,
+            assume_pkce=options.assume_pkce,
+            wants_refresh=not options.no_refresh,
+            extra=extra,
+            names_resource=not options.no_resource,
+            grant=sansmcp.ClientCredentials() if is_program else None,
         )
-        _use(key, authorization, options)
+        _obtain(key, authorization, options)
     saved = Saved.parse(memory.load(key))
     if saved.tokens is None:
         print_line(f"{key.endpoint} requires no login")
@@ -149,27 +220,72 @@ def _log_in(options: argparse.Namespace) -> int:
 def _client(options: argparse.Namespace) -> sansmcp.OAuthClient | None:
     """Return the client that the options name. Raises UsageError."""
     if options.client_id is None:
-        if options.client_secret_file is not None or options.redirect_uri is not None:
-            raise UsageError("--client-secret-file and --redirect-uri need --client-id")
+        if any((options.client_secret_file, options.redirect_uri, options.issuer)):
+            raise UsageError("--client-secret-file, --redirect-uri and --issuer need --client-id")
         return None
     file: Path | None = options.client_secret_file
     secret = None if file is None else file.read_text(encoding="utf-8").strip()
-    return sansmcp.OAuthClient(client_id=options.client_id, client_secret=secret)
+    return sansmcp.OAuthClient(
+        client_id=options.client_id, client_secret=secret, issuer=options.issuer
+    )
+
+
+def _is_program(options: argparse.Namespace) -> bool:
+    """True to log in without a person. Raises UsageError if a program cannot do so."""
+    if not options.client_credentials:
+        return False
+    if options.client_id is None or options.client_secret_file is None:
+        raise UsageError("--client-credentials needs --client-id and --client-secret-file")
+    if options.redirect_uri is not None or options.authorize_param:
+        raise UsageError(
+            "--redirect-uri and --authorize-param are for the browser, which "
+            "--client-credentials does not open"
+        )
+    return True
+
+
+def _parameter(text: str) -> tuple[str, str]:
+    """Return the name and the value of a parameter. Raises UsageError."""
+    name, equals, value = text.partition("=")
+    if not equals or not name:
+        raise UsageError("--authorize-param takes NAME=VALUE")
+    return name, value
+
+
+def _obtain(
+    key: CredentialsKey, authorization: sansmcp.Authorization, options: argparse.Namespace
+) -> None:
+    """Have the server ask for a login; if it does not, look whether it has one all the same."""
+    try:
+        _use(key, authorization, options)
+    except sansmcp.CallError as error:
+        if not was_refused(error):
+            raise
+    if Saved.parse(authorization.credentials.load(key)).tokens is not None:
+        return
+    # Some servers ask only when a tool is called, or refuse in other ways than the protocol has it.
+    try:
+        _use(key, attrs.evolve(authorization, log_in_first=True), options)
+    except sansmcp.CallError as error:
+        if isinstance(error, sansmcp.AuthorizationFailed) or not is_denied(error):
+            raise
+        raise UsageError(f"{error}. It says nowhere how to log in") from error
 
 
 def _use(
     key: CredentialsKey, authorization: sansmcp.Authorization, options: argparse.Namespace
 ) -> None:
     """Use the server, so that it asks for a login."""
-    connecting = sansmcp_blocking.connect(
-        key.endpoint,
-        authorization=authorization,
-        name="sansmcp-login",
-        version=sansmcp.__version__,
-        standalone_stream=False,
-        connect_timeout=_CONNECT_TIMEOUT,
-        trace=tracer("client") if options.trace else None,
-    )
+    settings: ConnectSettings = {
+        **network_of(options),
+        "authorization": authorization,
+        "name": "sansmcp-login",
+        "version": sansmcp.__version__,
+        "standalone_stream": False,
+        "connect_timeout": _CONNECT_TIMEOUT,
+        "trace": tracer(options, "client"),
+    }
+    connecting = sansmcp_blocking.connect(key.endpoint, **settings)
     # Some servers let everybody connect, and ask for a login when they are used. What they respond
     # does not matter.
     with connecting as client, suppress(sansmcp.JsonRpcError):

@@ -1,14 +1,23 @@
-"""Printing that does not fail when the reader closes the pipe (``sansmcp demo | head``)."""
+"""Printing to whatever standard output is.
+
+It may be of any encoding, closed from the beginning, closed by its reader (``sansmcp demo |
+head``), or on a full disk.
+"""
 
 from __future__ import annotations
 
+import argparse
+import codecs
+import io
 import os
+import shutil
 import sys
-from argparse import ArgumentParser
+import textwrap
+from argparse import SUPPRESS, ArgumentParser, Namespace
 from typing import Any, Protocol, TextIO
 
 from sansmcp.trace import Tracer
-from sansmcp.types import escape_controls
+from sansmcp.types import escape_controls, escaped
 
 
 class Commands(Protocol):
@@ -16,6 +25,36 @@ class Commands(Protocol):
 
     def add_parser(self, name: str, **settings: Any) -> ArgumentParser:
         """Add a command, and return its parser."""
+        ...
+
+
+class Formatter(argparse.HelpFormatter):
+    """Formats the help of a command; examples keep their lines."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        if text.startswith(EXAMPLES):
+            return text
+        return super()._fill_text(text, width, indent)
+
+
+EXAMPLES = "examples:\n"
+"""The beginning of a text with a line for each example."""
+
+
+def examples(*commands: str) -> str:
+    """Return the end of the help of a command: examples, without the name of this program."""
+    return EXAMPLES + "\n".join(f"  sansmcp {each}" for each in commands)
+
+
+class Options(Protocol):
+    """A parser, or a group of its options."""
+
+    def add_argument(self, *names: str, **settings: Any) -> Any:
+        """Add an option."""
+        ...
+
+    def set_defaults(self, **defaults: Any) -> None:
+        """Set the values of options that are not given."""
         ...
 
 
@@ -30,9 +69,46 @@ def print_line(line: str, file: TextIO | None = None) -> None:
     """
     try:
         print(escape_controls(line) + "\n", end="", file=file, flush=True)
-    except BrokenPipeError:
-        # The reader has closed the pipe. Later prints, and the flush at exit, must not fail either.
+    except OSError as error:
+        # Later prints, and the flush at exit, must not fail as well.
         os.dup2(os.open(os.devnull, os.O_WRONLY), (file or sys.stdout).fileno())
+        if not isinstance(error, BrokenPipeError):  # else the reader has what it wanted
+            raise
+
+
+def write_bytes(data: bytes) -> None:
+    """Write bytes to stdout, past its encoding."""
+    left = memoryview(data)
+    try:
+        sys.stdout.flush()
+        while left:
+            left = left[os.write(sys.stdout.fileno(), left) :]
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def prepare_streams() -> None:
+    r"""Make the standard streams of this process fit to be printed to.
+
+    What their encoding lacks is written like control characters, as ``\uXXXX``, so that JSON means
+    the same. Streams that are closed are replaced, because the next file or socket would get their
+    number.
+    """
+    codecs.register_error(_ESCAPE, _escape_unencodable)
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        stream: object = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+        elif isinstance(stream, io.TextIOWrapper) and mode == "w":
+            stream.reconfigure(errors=_ESCAPE)
+
+
+_ESCAPE = "sansmcp-escape"
+
+
+def _escape_unencodable(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    return "".join(map(escaped, error.object[error.start : error.end])), error.end
 
 
 def print_prompt(text: str) -> None:
@@ -43,9 +119,46 @@ def print_prompt(text: str) -> None:
 def print_error(error: Exception) -> None:
     """Print the text of an error to stderr, which may have several lines."""
     for line in f"sansmcp: {error}".split("\n"):
-        print_line(line, sys.stderr)
+        print_wrapped(line)
 
 
-def tracer(who: str) -> Tracer:
-    """Return a tracer that prints the messages to stderr."""
-    return Tracer(who, lambda line: print_line(line, sys.stderr))
+def print_wrapped(line: str) -> None:
+    """Print a line to stderr; at a terminal it is broken between words, if it is too long."""
+    parts = [line]
+    if sys.stderr.isatty():
+        width = max(shutil.get_terminal_size().columns, 20)
+        parts = textwrap.wrap(
+            escape_controls(line), width, break_long_words=False, break_on_hyphens=False
+        ) or [""]
+    for part in parts:
+        print_line(part, sys.stderr)
+
+
+def add_trace(parser: Options, what: str) -> None:
+    """Add the option that shows a conversation; ``what`` is that for the help."""
+    parser.add_argument(
+        "--trace",
+        action="store_const",
+        const="short",
+        help=f"show {what} on stderr; --trace=full cuts nothing",
+    )
+    parser.add_argument(_FULL, action="store_const", const="full", dest="trace", help=SUPPRESS)
+
+
+_FULL = "--trace-full"
+
+
+def without_value_of_trace(word: str) -> str:
+    """Return an option that the parser takes for ``--trace=full``.
+
+    It has no options whose value can be left out and is never the next word.
+    """
+    return _FULL if word == "--trace=full" else word
+
+
+def tracer(options: Namespace, who: str) -> Tracer | None:
+    """Return a tracer that prints the messages to stderr; None without ``--trace``."""
+    if not options.trace:
+        return None
+    is_full = options.trace == "full"
+    return Tracer(who, lambda line: print_line(line, sys.stderr), is_full=is_full)

@@ -20,9 +20,11 @@ from sansmcp.types import HTTP_SSE, STDIO, STREAMABLE_HTTP
 from sansmcp_local import ConnectSettings
 
 from ._advice import advice, is_denied, is_no_endpoint
-from ._credentials import add_authorization, authorization_for
-from ._output import Commands, UsageError, print_line, tracer
-from ._target import USAGE, add_headers, add_target, headers_of, process_of, target_of
+from ._credentials import authorization_for
+from ._network import network_of
+from ._output import Commands, UsageError, add_trace, examples, print_line, tracer
+from ._session import add_server
+from ._target import USAGE, headers_of, process_of, target_of
 from ._with_asyncio import run
 
 _FEATURES = (
@@ -72,20 +74,20 @@ def add_to(commands: Commands) -> None:
         usage="sansmcp probe [options] URL\n       sansmcp probe [options] -- COMMAND [ARGS ...]",
         description="Try every transport and revision, and tell what works and what each failure "
         f"was. {USAGE[0].upper()}{USAGE[1:]}.",
+        epilog=examples("probe https://mcp.example.com/mcp", "probe --trace -- python server.py"),
     )
     command.add_argument("words", nargs="*", metavar="URL")
-    add_target(command)
-    command.add_argument("--json", action="store_true", help="print one JSON object, for programs")
-    command.add_argument(
+    add_server(command)
+    output = command.add_argument_group("times, and what is shown")
+    output.add_argument(
         "--timeout",
         type=float,
         default=10.0,
         metavar="SECONDS",
         help="for each attempt (default: 10)",
     )
-    add_headers(command)
-    add_authorization(command)
-    command.add_argument("--trace", action="store_true", help="show the conversations on stderr")
+    output.add_argument("--json", action="store_true", help="print one JSON object, for programs")
+    add_trace(output, "the conversations")
     command.set_defaults(run=_probe)
 
 
@@ -156,6 +158,7 @@ async def _try_transport(
             continue  # this transport never had that revision
         settings: ConnectSettings = {
             **process_of(options),
+            **network_of(options),
             "name": "sansmcp-probe",
             "version": sansmcp.__version__,
             "versions": (revision,),
@@ -166,7 +169,7 @@ async def _try_transport(
                 max_attempts=0
             ),  # failures are reported at once, without retries
             "timeout": options.timeout,
-            "trace": tracer("client") if options.trace else None,
+            "trace": tracer(options, "client"),
         }
         if isinstance(target, str):
             settings["transports"] = (transport,)

@@ -25,8 +25,9 @@ import json
 import os
 import re
 import stat
+import sys
 import time
-from collections.abc import Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import datetime, timezone
 from pathlib import Path
@@ -35,15 +36,24 @@ from typing import Any, TextIO
 import attrs
 
 import sansmcp
-from sansmcp.codecs.headers import Headers
-from sansmcp.codecs.json import as_object
+from sansmcp.codecs.headers import EVENT_STREAM, Headers, get_all, media_type
+from sansmcp.codecs.json import as_object, is_array
 from sansmcp.effects import AbortExchange, ClientEffect, CloseStdin, OpenExchange, WriteStdin
-from sansmcp.http import BodyData, BodyEnd, ConnectionLost, RequestPart, ResponseHead, ResponsePart
+from sansmcp.http import (
+    COOKIE_HEADERS,
+    BodyData,
+    BodyEnd,
+    ConnectionLost,
+    RequestPart,
+    ResponseHead,
+    ResponsePart,
+)
 from sansmcp.observer import Observer
 from sansmcp.process import ProcessExited, ProcessPart, StderrData, StdoutClosed, StdoutData
-from sansmcp.types import hide_secrets
+from sansmcp.types import escape_controls, hide_secrets
+from sansmcp_local import load_json
 
-from ._compare import events_in
+from ._compare import LONGEST
 from ._output import UsageError
 
 FORMAT = 1
@@ -75,9 +85,15 @@ _HARMLESS = frozenset(
 )
 """The headers whose values are recorded. Any other might carry a credential."""
 
-_ENDPOINT = re.compile(rb"(event: ?endpoint(?:\r\n|\r|\n)data:)([^\r\n]*)")
 _HELD = 1 << 16
-"""Bytes of the first event of a stream that wait until it is complete, since it may be a token."""
+"""Bytes that wait for the end of an event before comments that they begin with are let go."""
+_BLANK_LINES = (b"\n\n", b"\r\r", b"\n\r\n", b"\n\r")
+_COMMENTS = re.compile(rb"(?::[^\r\n]*[\r\n]+)+")
+
+_METHOD = re.compile(r"[A-Z]{1,20}")
+_TARGET = re.compile(r"[!-~]{1,65536}")
+_NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,200}")
+_VALUE = re.compile(r"[\t -~\x80-\xff]*")
 
 
 @contextmanager
@@ -86,7 +102,7 @@ def open_recording(path: str) -> Generator[TextIO, None, None]:
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
     try:
         descriptor = os.open(path, flags, 0o600)
-        if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        if sys.platform != "win32" and stat.S_ISREG(os.fstat(descriptor).st_mode):
             os.fchmod(descriptor, 0o600)  # the file may have existed
     except OSError as error:
         raise UsageError(f"Cannot record to {path!r}: {error}") from error
@@ -103,8 +119,8 @@ class Recorder(Observer):
         self._start = time.monotonic()
         self._hidden: set[int] = set()
         """Exchanges of the authorization."""
-        self._held: dict[int, bytes] = {}
-        """The beginning of responses to GET, whose first event is not complete."""
+        self._streams: dict[int, _EventStream] = {}
+        """The event streams that are open, if credentials are left out."""
         began = datetime.now(timezone.utc).isoformat(timespec="seconds")
         self._write_line(
             {
@@ -121,6 +137,11 @@ class Recorder(Observer):
             return
         match part:
             case ResponseHead():
+                if (
+                    self._redacts
+                    and media_type(get_all(part.headers, b"content-type")) == EVENT_STREAM
+                ):
+                    self._streams[exchange] = _EventStream()
                 headers = self._headers(part.headers)
                 self._record(SERVER, exchange, status=part.status, headers=headers)
             case BodyData(data):
@@ -147,8 +168,6 @@ class Recorder(Observer):
                     target=_hidden(target) if self._redacts else target,
                     headers=self._headers(head.headers),
                 )
-                if self._redacts and head.method == b"GET":
-                    self._held[exchange] = b""
                 if body:
                     self._record(CLIENT, exchange, body=_encoded(body))
                 self._record(CLIENT, exchange, end=True)
@@ -176,27 +195,24 @@ class Recorder(Observer):
                 pass
 
     def _record_piece(self, exchange: int, data: bytes) -> None:
-        """Record a piece of a response; the first event of a stream in one piece."""
-        held = self._held.get(exchange)
-        if held is None:
-            self._record(SERVER, exchange, body=_encoded(data))
-            return
-        self._held[exchange] = held + data
-        is_complete = any(event.data is not None for event in events_in(held + data))
-        if is_complete or len(held + data) > _HELD:
-            self._release(exchange)
+        """Record a piece of a response; of an event stream the events that are complete."""
+        stream = self._streams.get(exchange)
+        self._record_body(exchange, data if stream is None else stream.receive(data))
 
     def _release(self, exchange: int) -> None:
-        held = self._held.pop(exchange, b"")
-        held = _ENDPOINT.sub(
-            lambda found: found[1] + _hidden(found[2].decode("latin-1")).encode("latin-1"), held
-        )
-        if held:
-            self._record(SERVER, exchange, body=_encoded(held))
+        stream = self._streams.pop(exchange, None)
+        if stream is not None:
+            self._record_body(exchange, stream.end())
+
+    def _record_body(self, exchange: int, data: bytes) -> None:
+        if data:
+            self._record(SERVER, exchange, body=_encoded(data))
 
     def _headers(self, headers: Headers) -> list[list[str]]:
         shown: list[list[str]] = []
         for raw_name, raw_value in headers:
+            if raw_name in COOKIE_HEADERS:
+                continue
             name, value = raw_name.decode("latin-1"), raw_value.decode("latin-1")
             is_shown = not self._redacts or name in _HARMLESS
             shown.append([name, value if is_shown else REDACTED])
@@ -209,7 +225,70 @@ class Recorder(Observer):
         self._write_line({**line, **members})
 
     def _write_line(self, line: dict[str, Any]) -> None:
-        print(json.dumps(line, ensure_ascii=False), file=self._file, flush=True)
+        text = escape_controls(json.dumps(line, ensure_ascii=False))  # the same JSON
+        print(text, file=self._file, flush=True)
+
+
+@attrs.define(eq=False)
+class _EventStream:
+    """Removes the token of HTTP+SSE from an event stream: the URL in an event ``endpoint``.
+
+    The event may be spelled in any way, and come after others, so the stream is parsed. Bytes are
+    held back until their event is complete. A stream with an event that no client reads, since it
+    is longer than LONGEST, is not recorded any further.
+    """
+
+    _decoder: sansmcp.SseDecoder | None = attrs.field(
+        factory=lambda: sansmcp.SseDecoder(LONGEST), init=False
+    )
+    _held: bytearray = attrs.field(factory=bytearray, init=False)
+    _searched: int = attrs.field(default=0, init=False)
+    """The bytes of them in which no event ends."""
+
+    def receive(self, data: bytes) -> bytes:
+        """Return what can be recorded now."""
+        self._hide(data)
+        start = max(self._searched - 2, 0)
+        ends = [(self._held.rfind(end, start), len(end)) for end in _BLANK_LINES]
+        place = max((found + length for found, length in ends if found >= 0), default=0)
+        if not place and len(self._held) > _HELD:
+            comments = _COMMENTS.match(self._held)
+            place = 0 if comments is None else comments.end()
+        self._searched = len(self._held) - place
+        return self._release(place)
+
+    def end(self) -> bytes:
+        """Return the rest, at the end of the stream; its last event may be incomplete."""
+        self._hide(b"\n\n", is_held=False)
+        return self._release(len(self._held))
+
+    def _release(self, place: int) -> bytes:
+        released = bytes(self._held[:place])
+        del self._held[:place]
+        return released
+
+    def _hide(self, data: bytes, *, is_held: bool = True) -> None:
+        """Hold bytes, and remove the token from them once their event is complete."""
+        if self._decoder is None:
+            return
+        if is_held:
+            self._held += data
+        try:
+            events = [*self._decoder.feed(data)]
+        except sansmcp.RemoteProtocolError:
+            self._decoder, self._held = None, bytearray(f": {REDACTED}\n\n".encode())
+            return
+        for event in events:
+            if event.event == "endpoint" and event.data:
+                self._hide_endpoint(event.data)
+
+    def _hide_endpoint(self, url: str) -> None:
+        lines = url.split("\n")
+        for line in lines:
+            hidden = _hidden(line) if len(lines) == 1 else REDACTED
+            if line.encode() not in self._held:  # it was no UTF-8
+                self._held[:] = sansmcp.encode_event(hidden.encode(), event="endpoint")
+            self._held = self._held.replace(line.encode(), hidden.encode())
 
 
 def _hidden(url: str) -> str:
@@ -296,7 +375,7 @@ class Recording:
                     number=step.exchange,
                     method=step.members["method"],
                     target=step.members["target"],
-                    headers=[(name, value) for name, value in step.members["headers"]],
+                    headers=_pairs(step.members["headers"]),
                     began=place,
                 )
             elif step.exchange in found:
@@ -304,11 +383,15 @@ class Recording:
         return list(found.values())
 
 
+def _pairs(headers: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
+    return [(name.lower(), value) for name, value in headers]
+
+
 def _add(exchange: RecordedExchange, step: Step, place: int) -> None:
     members = step.members
     if "status" in members:
         exchange.status, exchange.answered = members["status"], place
-        exchange.response_headers = [(name, value) for name, value in members["headers"]]
+        exchange.response_headers = _pairs(members["headers"])
     elif "body" in members and step.is_client:
         exchange.body += step.data()
     elif "body" in members:
@@ -324,7 +407,7 @@ def read_recording(path: str) -> Recording:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, ValueError) as error:
         raise UsageError(f"Cannot read {path!r}: {error}") from error
-    lines = text.splitlines()
+    lines = text.removesuffix("\n").split("\n")  # not at other separators, which a text may have
     head = _parsed(lines[0]) if lines else {}
     if head.get("recording") != FORMAT:
         raise UsageError(
@@ -337,17 +420,80 @@ def read_recording(path: str) -> Recording:
 def _steps(lines: Iterable[str], path: str) -> Iterator[Step]:
     for number, line in enumerate(lines, 2):
         members = _parsed(line)
-        side, t = members.pop("from", None), members.pop("t", None)
+        reason = _fault(members)
+        if reason is not None:
+            raise UsageError(f"Line {number} of {path!r} is not one of a recording: {reason}")
+        side, t = members.pop("from"), members.pop("t")
         exchange = members.pop("exchange", None)
-        known = {"method", "status", "body", "end", "abort", "lost", "stderr", "exit"}
-        is_sound = side in (CLIENT, SERVER) and isinstance(t, int | float) and known & {*members}
-        if not is_sound:
-            raise UsageError(f"Line {number} of {path!r} is not one of a recording")
         yield Step(t=float(t), is_client=side == CLIENT, exchange=exchange, members=members)
+
+
+def _fault(members: Mapping[str, Any]) -> str | None:
+    """Return what is wrong with a line; None if it is sound. A recording may come from anywhere."""
+    if members.get("from") not in (CLIENT, SERVER):
+        return '"from" must be client or server'
+    t: Any = members.get("t")
+    if not _is_number(t) or not abs(t) < 1e9:
+        return '"t" must be a number of seconds'
+    exchange = members.get("exchange")
+    if exchange is not None and not (_is_number(exchange) and isinstance(exchange, int)):
+        return '"exchange" must be a whole number'
+    kinds = [name for name in _KINDS if name in members]
+    if not kinds:
+        return f"it has none of {', '.join(_KINDS)}"
+    if kinds[0] in ("method", "status") and exchange is None:
+        return "a head needs an exchange"
+    if kinds[0] in ("stderr", "exit") and exchange is not None:
+        return "what a process does has no exchange"
+    wrong = next((name for name in kinds if not _KINDS[name](members[name])), None)
+    if wrong is None and kinds[0] == "method" and not _is_text(_TARGET)(members.get("target")):
+        wrong = "target"
+    if wrong is None and kinds[0] in ("method", "status") and not _are_headers(members):
+        wrong = "headers"
+    return None if wrong is None else f'"{wrong}" is not as it must be'
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _is_text(pattern: re.Pattern[str]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, str) and pattern.fullmatch(value) is not None
+
+
+def _are_headers(members: Mapping[str, Any]) -> bool:
+    headers: Any = members.get("headers")
+    return is_array(headers) and all(
+        is_array(pair) and len(pair) == 2 and _is_text(_NAME)(pair[0]) and _is_text(_VALUE)(pair[1])
+        for pair in headers
+    )
+
+
+def _are_bytes(value: Any) -> bool:
+    if isinstance(value, str):
+        return True
+    try:
+        base64.b64decode((as_object(value) or {})["base64"], validate=True)
+    except (KeyError, TypeError, ValueError):
+        return False
+    return True
+
+
+_KINDS: Mapping[str, Callable[[Any], bool]] = {
+    "method": _is_text(_METHOD),
+    "status": lambda value: _is_number(value) and value in range(200, 600),
+    "body": _are_bytes,
+    "end": lambda value: value is True,
+    "abort": lambda value: value is True,
+    "lost": lambda value: isinstance(value, str),
+    "stderr": _are_bytes,
+    "exit": lambda value: value is None or _is_number(value),
+}
+"""The members that say what a line is, each with its check."""
 
 
 def _parsed(line: str) -> dict[str, Any]:
     try:
-        return dict(as_object(json.loads(line)) or {})
+        return dict(as_object(load_json(line)) or {})
     except ValueError:
         return {}

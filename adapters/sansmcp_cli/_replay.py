@@ -5,18 +5,18 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import os
-import signal
 import sys
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import sansmcp
-from sansmcp_local import listen, process_arguments
+from sansmcp.types import hide_program
+from sansmcp_local import START_ERRORS, listen, process_arguments, start_failure
+from sansmcp_loop import STOPPING, called_at
 
 from ._compare import Compared, Message, Translation, difference_lines, parse_messages
-from ._output import Commands, UsageError, print_line
+from ._output import Commands, UsageError, examples, print_line, write_bytes
 from ._recording import Recording, Step, read_recording
 from ._replay_http import send_http, serve_http
 from ._serve import address_of
@@ -43,32 +43,38 @@ def add_to(commands: Commands) -> None:
         description="Show a recording that --record made. Or send what its client sent to a "
         "server, and compare the responses: the exit status is 1 if they differ. Or serve what "
         "its server sent to a client.",
+        epilog=examples(
+            "replay talk.jsonl",
+            "replay talk.jsonl --to http://127.0.0.1:8000/mcp --ignore timestamp",
+        ),
     )
     command.add_argument("file", metavar="FILE")
-    command.add_argument("--to", metavar="URL", help="send what the client sent to this server")
-    command.add_argument(
+    what = command.add_argument_group("what is done with the recording")
+    what.add_argument("--to", metavar="URL", help="send what the client sent to this server")
+    what.add_argument(
         "--serve",
         action="store_true",
         help="send what the server sent to a client: over HTTP, or on stdio if it was recorded so",
     )
-    command.add_argument(
+    what.add_argument(
         "--http",
         default="127.0.0.1:8000",
         metavar="HOST:PORT",
         help="where to serve (default: %(default)s); port 0: a free one",
     )
-    command.add_argument(
+    what.add_argument(
         "--keep-times", action="store_true", help="make the same pauses as in the recording"
     )
-    command.add_argument(
+    what.add_argument(
         "--ignore",
         action="append",
         default=[],
         metavar="NAME",
         help="members of messages that may differ, such as a time; may be given several times",
     )
-    add_target(command)
-    add_headers(command)
+    server = command.add_argument_group("the server")
+    add_target(server)
+    add_headers(server)
     command.set_defaults(run=_replay)
 
 
@@ -109,14 +115,13 @@ def _serve(options: argparse.Namespace, recording: Recording) -> int:
 
     async def main() -> int:
         stopped = asyncio.Event()
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stopped.set)
-        try:
-            listeners = listen(address_of(options.http))
-        except OSError as error:
-            raise UsageError(f"Cannot serve at {options.http}: {error}") from error
-        await serve_http(recording, listeners, print_line, stopped, keep_times=options.keep_times)
+        keep_times: bool = options.keep_times
+        with called_at(STOPPING, stopped.set):
+            try:
+                listeners = listen(address_of(options.http))
+            except OSError as error:
+                raise UsageError(f"Cannot serve at {options.http}: {error}") from error
+            await serve_http(recording, listeners, print_line, stopped, keep_times=keep_times)
         return 0
 
     return run(main())
@@ -207,7 +212,7 @@ def _learn(translation: Translation, recorded: list[Message], now: list[Message]
 
 
 def _line(message: Message) -> bytes:
-    return json.dumps(message, ensure_ascii=False).encode() + b"\n"
+    return json.dumps(message).encode() + b"\n"
 
 
 async def _read_messages(stream: asyncio.StreamReader, into: list[Message], count: int) -> None:
@@ -230,11 +235,13 @@ async def _started(
     arguments: dict[str, Any] = process_arguments(
         settings.get("env"), inherit_env=settings.get("inherit_env", False), cwd=settings.get("cwd")
     )
-    arguments["stderr"] = None  # what the server logs goes to the terminal
     try:
         process = await asyncio.create_subprocess_exec(*command, limit=1 << 26, **arguments)
-    except OSError as error:
-        raise UsageError(f"{command[0]!r} could not be started: {error}") from error
+    except START_ERRORS as error:
+        reason = start_failure(error).reason
+        raise UsageError(f"{hide_program(command[0])!r} could not be started: {reason}") from error
+    assert process.stderr is not None
+    showing = asyncio.ensure_future(_show_log(process.stderr))
     try:
         yield process
         await asyncio.wait_for(process.wait(), _PATIENCE)
@@ -244,6 +251,14 @@ async def _started(
         if process.returncode is None:
             process.kill()
             await process.wait()
+        showing.cancel()  # a child of the server may hold the pipe open
+        await asyncio.wait([showing])
+
+
+async def _show_log(stream: asyncio.StreamReader) -> None:
+    """Print what a server process logs."""
+    while data := await stream.readline():
+        print_line(f"server: {data.decode(errors='replace').rstrip()}", sys.stderr)
 
 
 async def _serve_stdio(recording: Recording, *, keep_times: bool) -> int:
@@ -261,7 +276,7 @@ async def _serve_stdio(recording: Recording, *, keep_times: bool) -> int:
         if not step.is_client:
             if "method" in message or json.dumps(message.get("id")) not in skipped:
                 before = await _pause(before, step, keep_times=keep_times)
-                _write(_line(translation.applied(message)))
+                write_bytes(_line(translation.applied(message)))
             continue
         expected = [each for later, each in entries[place:] if later.is_client]
         while not left:
@@ -286,14 +301,8 @@ async def _serve_stdio(recording: Recording, *, keep_times: bool) -> int:
 def _refuse(message: Message) -> None:
     """Send an error for what the recording has no response to."""
     if "method" in message and "id" in message:
-        _write(_line({"jsonrpc": "2.0", "id": message["id"], "error": _NOT_RECORDED}))
+        write_bytes(_line({"jsonrpc": "2.0", "id": message["id"], "error": _NOT_RECORDED}))
 
 
 def _is_alike(message: Message, other: Message) -> bool:
     return message.get("method") == other.get("method")
-
-
-def _write(data: bytes) -> None:
-    left = memoryview(data)
-    while left:
-        left = left[os.write(sys.stdout.fileno(), left) :]

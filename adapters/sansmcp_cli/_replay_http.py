@@ -36,6 +36,8 @@ _READ = 65536
 _CONNECTION_HEADERS = ("connection", "content-length", "host", "transfer-encoding")
 _SESSION = "mcp-session-id"
 _MOST_BYTES = 1 << 26
+_FAILED = (OSError, h11.RemoteProtocolError, h11.LocalProtocolError, sansmcp.LocalProtocolError)
+"""What ends an exchange: the network, the peer, or a recording that HTTP does not allow."""
 
 
 @attrs.define(eq=False)
@@ -139,7 +141,7 @@ class _Client:
         recorded = sending.recorded
         try:
             await self._exchange(sending)
-        except (OSError, h11.RemoteProtocolError, asyncio.TimeoutError) as error:
+        except (*_FAILED, asyncio.TimeoutError) as error:
             reason = str(error) or "nothing came for a while"
             sending.notes.append(f"no complete response: {reason}")
         self._learn(sending)
@@ -159,7 +161,7 @@ class _Client:
             request = h11.Request(
                 method=recorded.method,
                 target=self._target(recorded),
-                headers=self._head(sending, body),
+                headers=_as_bytes(self._head(sending, body)),
             )
             for event in (request, h11.Data(data=body), h11.EndOfMessage()):
                 if not isinstance(event, h11.Data) or body:
@@ -294,7 +296,7 @@ class _Player:
         self.tasks.add(task)
         try:
             await self._serve(reader, writer)
-        except (OSError, h11.RemoteProtocolError, asyncio.CancelledError):
+        except (*_FAILED, asyncio.CancelledError):
             pass
         finally:
             self.tasks.discard(task)
@@ -375,7 +377,8 @@ class _Player:
             if name not in _CONNECTION_HEADERS
         ]
         writer.write(
-            connection.send(h11.Response(status_code=found.status, headers=headers)) or b""
+            connection.send(h11.Response(status_code=found.status, headers=_as_bytes(headers)))
+            or b""
         )
         before = self._recording.steps[found.answered or 0].t
         for place, t, data in self._pieces(found, messages, recorded, translation):
@@ -417,11 +420,20 @@ class _Player:
         ]
 
     async def _wait_for_requests(self, place: int) -> None:
-        """Wait for the messages that had been sent before a line of the recording."""
+        """Wait for the messages that had been sent before a line of the recording.
+
+        One that does not come is waited for once: another client need not send the same.
+        """
         for each in self._recording.exchanges():
             if each.method == "POST" and each.began < place:
                 with suppress(asyncio.TimeoutError):
                     await asyncio.wait_for(self._waits[each.number].wait(), _PATIENCE)
+                self._waits[each.number].set()
+
+
+def _as_bytes(headers: Sequence[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
+    """Return headers as h11 takes them if they are not ASCII."""
+    return [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers]
 
 
 def _chosen(messages: list[Message]) -> list[str]:
@@ -442,7 +454,7 @@ def _translated(body: bytes, translation: Translation) -> bytes:
     if translated == messages:
         return body
     document = translated if body.lstrip().startswith(b"[") else translated[0]
-    return json.dumps(document, ensure_ascii=False).encode()
+    return json.dumps(document).encode()
 
 
 async def _next_request(

@@ -16,11 +16,11 @@ import attrs
 
 import sansmcp
 from sansmcp.types import HTTP_SSE, STREAMABLE_HTTP
-from sansmcp_local import ServeOptions, ServeSettings, StateFile, listen
+from sansmcp_local import ServeOptions, ServeSettings, StateFile, host_of_url, listen
 
 from ._adapters import Adapter, adapter_of, add_adapter
 from ._load import load
-from ._output import Commands, UsageError, print_line, tracer
+from ._output import Commands, Options, UsageError, add_trace, examples, print_line, tracer
 from ._stores import open_store
 from ._target import add_revision, versions_of
 from ._workers import Inherited, Workers
@@ -39,43 +39,87 @@ def add_to(commands: Commands) -> None:
         description="Serve an application. The first line on stdout is its URL, once it accepts "
         "connections; with --stdio or --dual stdout belongs to the protocol, and the URL goes to "
         "stderr.",
+        usage="sansmcp serve [options] [MODULE:APP]",
+        epilog=examples(
+            "serve server:tools --http 127.0.0.1:8000",
+            "serve server:tools --workers 4 --store sessions.db",
+        ),
     )
     command.add_argument(
         "app", nargs="?", metavar="MODULE:APP", help="default: the example application"
     )
-    how = command.add_mutually_exclusive_group()
+    _add_places(command)
+    _add_clients(command)
+    _add_keeping(command)
+    protocol = command.add_argument_group("the protocol, and what is shown")
+    protocol.add_argument(
+        "--multi-turn", action="store_true", help="offer multi-turn event streams (SEP-1858)"
+    )
+    add_revision(protocol)
+    add_adapter(protocol)
+    add_trace(protocol, "the conversations")
+    command.set_defaults(run=_serve)
+
+
+def _add_places(command: argparse.ArgumentParser) -> None:
+    """Add the options that tell where the server is."""
+    where = command.add_argument_group("where it serves")
+    how = where.add_mutually_exclusive_group()
     how.add_argument("--stdio", action="store_true", help="on standard input and output only")
+    how.add_argument(
+        "--stdio-v2",
+        dest="stdio",
+        action="store_const",
+        const="v2",
+        default=False,
+        help="the same with HTTP/2, for clients that are configured with stdio-v2 (a preview)",
+    )
     how.add_argument("--dual", action="store_true", help="over HTTP and on stdio")
-    add_addresses(command)
-    command.add_argument(
+    add_addresses(where)
+    where.add_argument(
         "--path",
         default=attrs.fields(sansmcp.ServerOptions).path.default,
         help="path of the MCP endpoint (default: %(default)s)",
     )
-    command.add_argument(
+    where.add_argument(
         "--http-sse",
         nargs="?",
         const="/sse",
         metavar="PATH",
         help="serve the deprecated HTTP+SSE transport, too (default: /sse)",
     )
-    command.add_argument(
+    where.add_argument(
         "--state-file", metavar="FILE", help="tell other processes where the server is, as JSON"
     )
-    command.add_argument(
+
+
+def _add_clients(command: argparse.ArgumentParser) -> None:
+    """Add the options that tell who may use the server."""
+    who = command.add_argument_group("who may use it")
+    who.add_argument(
         "--allow-host",
         action="append",
         metavar="NAME",
         help="serve requests for this host name, too; * for all (default: this machine only)",
     )
-    _add_keeping(command)
-    add_revision(command)
-    add_adapter(command)
-    command.add_argument("--trace", action="store_true", help="show the conversations on stderr")
-    command.set_defaults(run=_serve)
+    pages = who.add_mutually_exclusive_group()
+    pages.add_argument(
+        "--allow-origin",
+        action="append",
+        metavar="ORIGIN",
+        help="serve requests of web pages of this origin, such as https://app.example.com, and of "
+        "no others; * for all (default: pages of the hosts that are served)",
+    )
+    pages.add_argument(
+        "--cors",
+        action="append",
+        metavar="ORIGIN",
+        help="the same, and let browsers give the responses to these pages (default: a proxy in "
+        "front of the server does that)",
+    )
 
 
-def add_addresses(command: argparse.ArgumentParser) -> None:
+def add_addresses(command: Options) -> None:
     """Add the options that tell where HTTP is served."""
     command.add_argument(
         "--http",
@@ -105,44 +149,43 @@ def place_of(options: argparse.Namespace) -> str:
 
 def _add_keeping(command: argparse.ArgumentParser) -> None:
     """Add the options about processes, stopping and storage."""
-    command.add_argument(
+    keeping = command.add_argument_group("processes and storage")
+    keeping.add_argument(
         "--store",
         metavar="FILE|URL",
         help="keep sessions and streams in this file, which other processes on this machine may "
         "use, too, or in Redis (redis://, rediss:// or unix://), for processes on any machines: "
         "each request may come to any of them",
     )
-    command.add_argument(
+    keeping.add_argument(
         "--workers",
         type=int,
         metavar="N",
         help="serve in N processes, which share the port and the store, and are replaced when they "
         "end; SIGHUP replaces one after another",
     )
-    command.add_argument("--worker", type=Inherited.parse, help=argparse.SUPPRESS)
-    command.add_argument(
+    keeping.add_argument("--worker", type=Inherited.parse, help=argparse.SUPPRESS)
+    stop = command.add_argument_group("health, and how it stops")
+    stop.add_argument(
         "--health-path",
         metavar="PATH",
         help="a path where GET tells load balancers if the server takes new calls (default: none)",
     )
-    command.add_argument(
+    stop.add_argument(
         "--lame-duck-timeout",
         type=float,
         metavar="SECONDS",
         help="time between a stop and the end of new calls, for load balancers and clients to go "
         "elsewhere (default: 0, or 2 with --workers)",
     )
-    command.add_argument(
+    stop.add_argument(
         "--graceful-timeout",
         type=float,
         default=attrs.fields(ServeOptions).graceful_timeout.default,
         metavar="SECONDS",
         help="time that running calls get when the server stops (default: %(default)g)",
     )
-    command.add_argument(
-        "--multi-turn", action="store_true", help="offer multi-turn event streams (SEP-1858)"
-    )
-    command.add_argument(
+    stop.add_argument(
         "--stop-on-stdin-eof",
         action="store_true",
         help="stop when standard input ends, as it does with the process that has opened it",
@@ -170,8 +213,12 @@ def _serve(options: argparse.Namespace) -> int:
         "versions": versions_of(options),
         "http_sse": options.http_sse,
         "health_path": options.health_path,
-        "policy": sansmcp.SecurityPolicy(allowed_hosts=_hosts(options)),
-        "trace": tracer("server") if options.trace else None,
+        "policy": sansmcp.SecurityPolicy(
+            allowed_hosts=_hosts(options),
+            allowed_origins=options.cors or options.allow_origin,
+            cors=options.cors is not None,
+        ),
+        "trace": tracer(options, "server"),
         "multi_turn": options.multi_turn,
     }
     with ExitStack() as stack:
@@ -209,6 +256,7 @@ def _run(
             threading.Thread(target=_stop_on_stdin_eof, args=(stop,), daemon=True).start()
         if url:
             print_line(url, sys.stderr if options.dual else None)
+            _tell_of_all_addresses(options)
 
     try:
         adapter.serve(app, started, settings)
@@ -219,14 +267,36 @@ def _run(
             signal.signal(number, handler)
 
 
+def _tell_of_all_addresses(options: argparse.Namespace) -> None:
+    """Say that the URL is not the only one, if the server listens at all addresses."""
+    http = http_of(options)
+    is_open = http is not None and host_of_url(http[0]) != http[0]
+    if is_open and options.allow_host is None:
+        print_line(
+            "sansmcp: clients reach it at all other addresses of this machine, too; serve those "
+            "that use other names than localhost with --allow-host NAME",
+            sys.stderr,
+        )
+
+
 def _run_workers(options: argparse.Namespace) -> None:
     """Listen, and keep the workers running. Raises UsageError."""
+    if sys.platform == "win32":
+        raise UsageError(
+            "--workers is not available on Windows, where processes cannot share a port this way; "
+            "start several servers with the same --store, and a proxy before them"
+        )
     if options.workers < 1:
         raise UsageError(f"--workers takes a number from 1 on, got {options.workers}")
     if options.stdio or options.dual:
         raise UsageError("--workers serves HTTP; standard input and output belong to one process")
     if options.unix is not None:
         raise UsageError("--workers serves at a port; a Unix socket belongs to one process")
+    if options.workers > 1 and options.http_sse is not None:
+        raise UsageError(
+            "--http-sse needs one process for each port, since its messages belong to a connection "
+            "of one process; leave out --workers, or --http-sse"
+        )
     if options.workers > 1 and options.store is None:
         raise UsageError(
             f"--workers {options.workers} needs --store, a file or a URL of Redis: without it, a "
@@ -236,7 +306,8 @@ def _run_workers(options: argparse.Namespace) -> None:
     try:
         with ExitStack() as stack:
             listeners = [stack.enter_context(each) for each in listen(address)]
-            url = f"{sansmcp.Url('http', address[0], listeners[0].getsockname()[1], options.path)}"
+            port = listeners[0].getsockname()[1]
+            url = str(sansmcp.Url("http", host_of_url(address[0]), port, options.path))
 
             def on_serving() -> None:
                 if options.state_file is not None:
@@ -244,6 +315,7 @@ def _run_workers(options: argparse.Namespace) -> None:
                     file = StateFile(options.state_file, url=url, transports=transports)
                     stack.enter_context(file)
                 print_line(url)
+                _tell_of_all_addresses(options)
 
             Workers(
                 command=(sys.executable, "-m", "sansmcp_cli", *options.given),
@@ -284,7 +356,7 @@ def _load(reference: str) -> sansmcp.App:
     """Return the application that ``module:name`` names; the current directory is searched, too."""
     found = load(reference, "app", "application")
     if not isinstance(found, sansmcp.App):
-        raise UsageError(f"{reference!r} is {type(found).__name__}, and no sansmcp.App")
+        raise UsageError(f"{reference!r} is {type(found).__name__}; an App or Tools is wanted")
     return found
 
 

@@ -13,7 +13,14 @@ import attrs
 
 import sansmcp
 from sansmcp.codecs.json import as_object, is_array
-from sansmcp.events import ClientEvent, Connected, InvalidLine, Reconnecting, ServerNotified
+from sansmcp.events import (
+    ClientEvent,
+    Connected,
+    InvalidLine,
+    ProtocolViolation,
+    Reconnecting,
+    ServerNotified,
+)
 from sansmcp.events import StderrLine as StderrLineRead
 from sansmcp_local import ConnectSettings
 
@@ -21,60 +28,84 @@ from ._adapters import ADAPTERS, Script, ScriptCall, adapter_of, add_adapter
 from ._answers import Answers
 from ._credentials import add_authorization, authorization_for, is_at_terminal
 from ._display import ProgressDisplay
-from ._output import UsageError, print_line, tracer
+from ._network import add_network, network_of
+from ._output import UsageError, add_trace, examples, print_line, tracer
 from ._recording import Recorder, open_recording
 from ._target import (
     add_headers,
     add_revision,
     add_target,
+    add_transport,
     headers_of,
     process_of,
     target_of,
+    transports_of,
     versions_of,
 )
+
+_DEFAULTS = sansmcp.ClientOptions()
 
 _MAX_PAGES = 100
 """Pages of a list that are read. A server that never ends its list is not read for ever."""
 
 
-def add_session(parser: argparse.ArgumentParser, *, adapters: bool = True) -> None:
+def add_server(parser: argparse.ArgumentParser) -> None:
+    """Add the options about one server: where it is, the way there, and the login."""
+    server = parser.add_argument_group("the server")
+    add_target(server)
+    add_headers(server)
+    add_network(server)
+    add_authorization(server)
+
+
+def add_session(parser: argparse.ArgumentParser, *commands: str, adapters: bool = True) -> None:
     """Add the options of a command that talks to one server.
 
-    ``adapters``: True to let a person choose on what it runs; else it is asyncio.
+    Args:
+        parser: the parser of the command.
+        commands: examples for its help, without the name of this program.
+        adapters: True to let a person choose on what it runs; else it is asyncio.
     """
-    add_target(parser)
-    parser.add_argument(
-        "--timeout",
-        type=float,
-        default=attrs.fields(sansmcp.ClientOptions).timeout.default,
-        metavar="SECONDS",
-        help="for the handshake, and for a call as long as there is no progress "
-        "(default: %(default)g)",
+    parser.epilog = examples(*commands)
+    add_server(parser)
+    output = parser.add_argument_group("what is shown")
+    output.add_argument("--json", action="store_true", help="print JSON, for programs")
+    add_trace(output, "the conversation")
+    output.add_argument(
+        "--record",
+        metavar="FILE",
+        help="write the conversation to this file, for sansmcp replay; credentials are left out",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON, for programs")
-    add_headers(parser)
-    add_authorization(parser)
-    add_revision(parser)
-    if adapters:
-        add_adapter(parser)
-    parser.add_argument(
+    output.add_argument(
+        "--record-secrets", action="store_true", help="write credentials to it, too"
+    )
+    asked = parser.add_argument_group("what the server asks")
+    asked.add_argument(
+        "--answer",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="answer this field of a form without asking; may be given several times",
+    )
+    asked.add_argument(
         "--root",
         action="append",
         default=[],
         metavar="DIR",
         help="tell the server that it may work in this directory; may be given several times",
     )
-    parser.add_argument("--trace", action="store_true", help="show the conversation on stderr")
-    parser.add_argument(
-        "--record",
-        metavar="FILE",
-        help="write the conversation to this file, for sansmcp replay; credentials are left out",
+    protocol = parser.add_argument_group("times and the protocol")
+    protocol.add_argument(
+        "--timeout",
+        type=float,
+        metavar="SECONDS",
+        help="for the start of a server and the handshake, and for a call as long as there is no "
+        f"progress (default: {_DEFAULTS.connect_timeout:g} and {_DEFAULTS.timeout:g})",
     )
-    parser.add_argument(
-        "--record-secrets",
-        action="store_true",
-        help="write credentials to it, too",
-    )
+    add_revision(protocol)
+    add_transport(protocol)
+    if adapters:
+        add_adapter(protocol)
 
 
 @attrs.frozen(kw_only=True)
@@ -95,6 +126,8 @@ class Conversation:
                 self._show_line(f"disconnected ({reason}): back in {delay:.1f} s")
             case StderrLineRead(line):
                 self._show_line(f"server: {line}")
+            case ProtocolViolation(error):
+                self._show_line(f"warning: {error}")
             case InvalidLine(line):
                 self._show_line(f"no message: {line.decode('utf-8', 'replace')}")
             case _:
@@ -128,7 +161,7 @@ def prepared(options: argparse.Namespace, words: list[str]) -> Generator[Convers
     # The terminal is read in the event loop, and only the default adapter does that.
     can_ask = getattr(options, "adapter", ADAPTERS[0]) == ADAPTERS[0] and is_at_terminal()
     where = target if isinstance(target, str) else target[0]
-    answers = Answers(where, asks=can_ask, roots=options.root)
+    answers = Answers(where, asks=can_ask, roots=options.root, given=options.answer)
     with ExitStack() as stack:
         recorder = None
         if options.record is not None:
@@ -138,18 +171,19 @@ def prepared(options: argparse.Namespace, words: list[str]) -> Generator[Convers
             raise UsageError("--record-secrets is for --record FILE")
         settings: ConnectSettings = {
             **process_of(options),
+            **network_of(options),
             "name": f"sansmcp-{options.given[0]}",
             "version": sansmcp.__version__,
             "versions": versions_of(options),
             "capabilities": answers.capabilities,
             "headers": headers_of(options),
-            "timeout": options.timeout,
-            # Commands may take long to start; a URL that does not respond should fail soon.
-            "connect_timeout": min(options.timeout, 10.0 if isinstance(target, str) else 30.0),
-            "trace": tracer("client") if options.trace else None,
+            **transports_of(options, target),
+            "trace": tracer(options, "client"),
             "observer": recorder,
             "authorization": stack.enter_context(authorization_for(options, target)),
         }
+        if options.timeout is not None:
+            settings["timeout"] = settings["connect_timeout"] = options.timeout
         yield Conversation(target=target, settings=settings, answers=answers, progress=progress)
 
 
@@ -159,10 +193,16 @@ def converse(
     script: Callable[[Connected], Script],
 ) -> None:
     """Connect, and make the calls of a script. Raises what these raise, and UsageError."""
+
+    def named(server: Connected) -> Script:
+        if not isinstance(conversation.target, str):
+            conversation.answers.connected(server.server_info)
+        return script(server)
+
     try:
         adapter_of(options).run_calls(
             conversation.target,
-            script,
+            named,
             conversation.show,
             conversation.settings,
             conversation.answers.handlers(conversation.progress.stop),
@@ -179,12 +219,23 @@ def pages(method: str, member: str) -> Generator[ScriptCall, Any, list[dict[str,
     """
     found: list[dict[str, Any]] = []
     cursor: object = None
+    cursors: set[object] = set()
+    texts: set[str] = set()
+    """The things of the pages before, as JSON."""
     for _ in range(_MAX_PAGES):
         page = as_object((yield ScriptCall(method, None if cursor is None else {"cursor": cursor})))
-        found += objects((page or {}).get(member))
+        items = [(json.dumps(each), each) for each in objects((page or {}).get(member))]
+        new = [each for text, each in items if text not in texts]
+        texts.update(text for text, _ in items)
+        found += new
         cursor = (page or {}).get("nextCursor")
         if not isinstance(cursor, str):
             break
+        if cursor in cursors or (cursors and not new):
+            what = f"sansmcp: {method} repeats its pages; the list may not be complete"
+            print_line(what, sys.stderr)
+            break
+        cursors.add(cursor)
     else:
         what = f"sansmcp: {method} has more than {_MAX_PAGES} pages; the rest is left out"
         print_line(what, sys.stderr)

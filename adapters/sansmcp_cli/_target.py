@@ -5,10 +5,13 @@ from __future__ import annotations
 import argparse
 
 import sansmcp
+from sansmcp.types import HTTP_SSE, STDIO_V2, STREAMABLE_HTTP
 from sansmcp_local import ConnectSettings, read_state
 
 from ._config import named_server
-from ._output import UsageError
+from ._output import Options, UsageError
+
+_TRANSPORTS = {"http": STREAMABLE_HTTP, "sse": HTTP_SSE}
 
 USAGE = (
     "the server: a URL, or its name in the configuration file; or, after a double dash at the end, "
@@ -16,7 +19,7 @@ USAGE = (
 )
 
 
-def add_target(parser: argparse.ArgumentParser) -> None:
+def add_target(parser: Options) -> None:
     """Add the options that name the server."""
     parser.add_argument(
         "--state-file", metavar="FILE", help="take the URL from the state file of a server"
@@ -32,13 +35,36 @@ def add_target(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--inherit-env", action="store_true", help="let that command inherit all variables"
     )
-    parser.set_defaults(takes_command=True, cwd=None)
+    parser.set_defaults(takes_command=True, cwd=None, transports=None)
+
+
+def add_transport(parser: Options) -> None:
+    """Add the option that allows only one transport for a URL."""
+    parser.add_argument(
+        "--transport",
+        choices=(*_TRANSPORTS, STDIO_V2),
+        help="http for Streamable HTTP, sse for the HTTP+SSE of 2024-11-05 "
+        "(default: what the server answers to); stdio-v2 for a command whose process speaks HTTP/2",
+    )
+
+
+def transports_of(options: argparse.Namespace, target: str | list[str]) -> ConnectSettings:
+    """Return the setting for the transport that was named; empty if none was. Raises UsageError."""
+    if options.transport == STDIO_V2:
+        if isinstance(target, str):
+            raise UsageError("--transport stdio-v2 is for a command; a URL has http or sse")
+        return {"transport": STDIO_V2}
+    if options.transport is not None:
+        if not isinstance(target, str):
+            raise UsageError("--transport http or sse is for a URL; a command has stdio-v2")
+        return {"transports": (_TRANSPORTS[options.transport],)}
+    return {} if options.transports is None else {"transports": options.transports}
 
 
 def target_of(options: argparse.Namespace, words: list[str]) -> str | list[str]:
     """Return the server's URL or command; removes a URL or a name from ``words``.
 
-    The headers and the environment of a named server become options. Raises UsageError.
+    The headers, environment and transport of a named server become options. Raises UsageError.
     """
     command: list[str] = options.command
     if command and options.state_file is not None:
@@ -75,8 +101,11 @@ def _looked_up(options: argparse.Namespace, word: str) -> str | list[str]:
         *(f"{name}: {value}" for name, value in server.headers if name.lower() not in given),
         *options.header,
     ]
+    options.transports = server.transports
     if isinstance(server.target, list):
         options.command, options.cwd = server.target, server.cwd
+        if server.is_v2:
+            options.transport = STDIO_V2
         options.env = [*(f"{name}={value}" for name, value in server.env.items()), *options.env]
     return server.target
 
@@ -99,7 +128,7 @@ def _variable(text: str) -> tuple[str, str]:
     return name, value
 
 
-def add_headers(parser: argparse.ArgumentParser) -> None:
+def add_headers(parser: Options) -> None:
     """Add the option for further headers."""
     parser.add_argument(
         "--header",
@@ -123,7 +152,7 @@ def _header(text: str) -> tuple[str, str]:
     return name.strip(), value.strip()
 
 
-def add_revision(parser: argparse.ArgumentParser) -> None:
+def add_revision(parser: Options) -> None:
     """Add the option that allows only one revision."""
     parser.add_argument(
         "--revision",

@@ -9,66 +9,90 @@ from __future__ import annotations
 import json
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator
 from datetime import date, datetime
-from typing import Any, TypeAlias
+from itertools import islice
+from typing import Any
 
 from sansmcp.codecs.json import as_object, is_array
 from sansmcp.types import elide
+from sansmcp_local import load_json
 
-Schema: TypeAlias = Mapping[str, Any]
+from ._references import Schema
 
 _TRUE, _FALSE = ("true", "yes", "y"), ("false", "no", "n")
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S+")
 
 
-def resolved(schema: Any, root: Schema) -> Schema:
-    """Return a schema, or what it refers to within ``root``; empty if that is not there."""
-    found = as_object(schema) or {}
-    for _ in range(8):  # references may form a circle
-        reference = found.get("$ref")
-        if not isinstance(reference, str) or not reference.startswith("#/"):
-            return found
-        place: Any = root
-        for part in reference[2:].split("/"):
-            place = (as_object(place) or {}).get(part.replace("~1", "/").replace("~0", "~"))
-        found = as_object(place) or {}
-    return {}
+def alternatives(schema: Schema) -> list[Schema]:
+    """Return the schemas of which a value must fulfil one, as ``anyOf`` and ``oneOf`` list them.
+
+    Two lists within each other multiply, so only the first 200 are returned.
+    """
+    return [*islice(_alternatives(schema), 200)]
+
+
+def _alternatives(schema: Schema) -> Iterator[Schema]:
+    for name in ("anyOf", "oneOf"):
+        options: Any = schema.get(name)
+        if is_array(options) and options:
+            beside = {key: value for key, value in schema.items() if key != name}
+            for option in options:
+                yield from _alternatives({**beside, **(as_object(option) or {})})
+            return
+    yield schema
 
 
 def types_of(schema: Schema) -> tuple[str, ...]:
     """Return the types that a schema allows; empty if it allows every type."""
-    kind = schema.get("type")
-    if isinstance(kind, str):
-        return (kind,)
-    if is_array(kind):
-        return tuple(str(each) for each in kind)
-    for name in ("anyOf", "oneOf"):
-        if is_array(schema.get(name)):
-            inner = [types_of(as_object(each) or {}) for each in schema[name]]
-            return tuple(dict.fromkeys(each for types in inner for each in types))
-    return tuple(dict.fromkeys(_type_of(value) for value in choices_of(schema) or ()))
+    found: dict[str, None] = {}
+    for leaf in alternatives(schema):
+        kind: Any = leaf.get("type")
+        if isinstance(kind, str):
+            kinds = [kind]
+        elif is_array(kind):
+            kinds = [str(each) for each in kind]
+        else:
+            kinds = [_type_of(value) for value in _own_choices(leaf) or ()]
+        if not kinds:
+            return ()
+        found.update(dict.fromkeys(kinds))
+    return tuple(found)
 
 
 def choices_of(schema: Schema) -> list[Any] | None:
-    """Return the values of an enumeration; None if the schema is none."""
+    """Return the values of an enumeration, of which null may be one; None if it is none."""
+    leaves = alternatives(schema)
+    if all(types_of(leaf) == ("null",) for leaf in leaves):
+        return _own_choices(schema)
+    found: list[Any] = []
+    for leaf in leaves:
+        values = _own_choices(leaf)
+        if values is None and types_of(leaf) == ("null",):
+            values = [None]
+        if values is None:
+            return None
+        found += values
+    return found
+
+
+def _own_choices(schema: Schema) -> list[Any] | None:
     if is_array(schema.get("enum")):
         return list(schema["enum"])
-    if "const" in schema:
-        return [schema["const"]]
-    for name in ("oneOf", "anyOf"):
-        options = schema.get(name)
-        if is_array(options) and options:
-            titled = [as_object(each) or {} for each in options]
-            if all("const" in each for each in titled):
-                return [each["const"] for each in titled]
-    return None
+    return [schema["const"]] if "const" in schema else None
 
 
 def describe(schema: Schema) -> str:
     """Return words for what a schema asks for, such as ``integer from 1 to 5``."""
     choices = choices_of(schema)
+    if choices is not None:
+        return " | ".join(text_of(choice) for choice in choices)
+    return " or ".join(dict.fromkeys(map(_describe_one, alternatives(schema))))
+
+
+def _describe_one(schema: Schema) -> str:
+    choices = _own_choices(schema)
     if choices is not None:
         return " | ".join(text_of(choice) for choice in choices)
     words = " or ".join(types_of(schema)) or "any value"
@@ -102,17 +126,58 @@ def convert(text: str, schema: Schema) -> Any:
             if text_of(choice) == text:
                 return choice
         raise ValueError(f"must be one of {describe(schema)}, got {elide(text)}")
-    types = types_of(schema)
-    if not types:
+    if not types_of(schema):
         return _guess(text)
-    for kind in [kind for kind in _CONVERT if kind in types] or ["string"]:
-        try:
-            value = _CONVERT[kind](text)
-        except ValueError:
+    reason = f"must be {_article(describe(schema))}, got {elide(text)}"
+    for kind, leaf in _in_order(alternatives(schema)):
+        own = _own_choices(leaf)
+        if own is not None:
+            value = next((choice for choice in own if text_of(choice) == text), _NONE)
+        else:
+            value = _converted(text, kind)
+        if value is _NONE:
             continue
-        _check(value, schema)
-        return value
-    raise ValueError(f"must be {_article(describe(schema))}, got {elide(text)}")
+        try:
+            _check(value, leaf)
+        except ValueError as error:
+            reason = str(error)
+        else:
+            return value
+    raise ValueError(reason)
+
+
+_NONE = object()
+
+
+def _converted(text: str, kind: str) -> Any:
+    try:
+        return _CONVERT[kind](text)
+    except ValueError:
+        return _NONE
+
+
+def _in_order(leaves: list[Schema]) -> list[tuple[str, Schema]]:
+    """Return each type of each alternative, those first that allow the fewest words."""
+    found = [(kind, leaf) for leaf in leaves for kind in types_of(leaf) if kind in _CONVERT]
+    if not found:
+        return [("string", leaf) for leaf in leaves]
+    order = [*_CONVERT]
+    return sorted(found, key=lambda pair: (_own_choices(pair[1]) is None, order.index(pair[0])))
+
+
+def is_list(schema: Schema, count: int) -> bool:
+    """True if so many words stand for a list, and not each for a value of its own."""
+    kinds = set(types_of(schema)) - {"null"}
+    return kinds == {"array"} or ("array" in kinds and count > 1)
+
+
+def convert_words(texts: list[str], schema: Schema) -> Any:
+    """Return the value that the words for one name stand for. Raises ValueError."""
+    if is_list(schema, len(texts)):
+        return convert_list(texts, schema)
+    if len(texts) > 1:
+        raise ValueError(f"is given {len(texts)} times, and takes one value")
+    return convert(texts[0], schema)
 
 
 def convert_list(texts: list[str], schema: Schema) -> Any:
@@ -120,10 +185,21 @@ def convert_list(texts: list[str], schema: Schema) -> Any:
 
     Raises ValueError, as :func:`convert` does.
     """
+    kinds = types_of(schema)
+    if texts == ["null"] and "null" in kinds:
+        return None
+    leaves = alternatives(schema)
+    schema = next((leaf for leaf in leaves if "array" in types_of(leaf)), schema)
     if len(texts) == 1 and texts[0].lstrip().startswith("["):
         values: Any = convert(texts[0], {"type": "array"})
     else:
-        values = [convert(text, as_object(schema.get("items")) or {}) for text in texts]
+        first: Any = schema.get("prefixItems")
+        places = [*map(as_object, first)] if is_array(first) else []
+        items = as_object(schema.get("items"))
+        values = [
+            convert(text, (places[number] if number < len(places) else items) or {})
+            for number, text in enumerate(texts)
+        ]
     least, most = _bounds(schema, "minItems", "maxItems")
     if not least <= len(values) <= most:
         raise ValueError(f"must have {_range(least, most)} items, got {len(values)}")
@@ -140,7 +216,7 @@ def _type_of(value: Any) -> str:
 def _guess(text: str) -> Any:
     """Return the JSON value that a word is, or else the word."""
     try:
-        return json.loads(text)
+        return load_json(text)
     except ValueError:
         return text
 
@@ -173,7 +249,7 @@ def _null(text: str) -> None:
 
 def _json_of(kind: type) -> Callable[[str], Any]:
     def parse(text: str) -> Any:
-        value = json.loads(text)
+        value = load_json(text)
         if not isinstance(value, kind):
             raise ValueError("of another type")
         return value

@@ -1,4 +1,4 @@
-"""``sansmcp serve --workers``: several processes that accept connections from one socket.
+"""``sansmcp serve --workers``: several processes that accept connections from one socket. POSIX.
 
 The parent listens, and starts the workers, which inherit its sockets. Each worker has an event loop
 of its own; they share a store, so any of them may get the next request of a session. A socket that
@@ -14,7 +14,6 @@ bytes and deadlines wake it, and then it looks at what has changed.
 
 from __future__ import annotations
 
-import fcntl
 import math
 import os
 import select
@@ -38,8 +37,6 @@ _HAS_SETTLED = 10.0
 _FIRST_DELAY, _MAX_DELAY = 1.0, 30.0
 """Seconds before a worker that ended sooner is replaced; doubled each time."""
 
-_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
-
 
 @attrs.frozen
 class Inherited:
@@ -55,7 +52,7 @@ class Inherited:
         listeners, ready, life = text.split(":")
         sockets = [socket.socket(fileno=int(each)) for each in listeners.split(",")]
         for descriptor in (*(each.fileno() for each in sockets), int(ready), int(life)):
-            fcntl.fcntl(descriptor, fcntl.F_SETFD, fcntl.FD_CLOEXEC)
+            os.set_inheritable(descriptor, False)  # noqa: FBT003 - it takes no name
         return cls(sockets, int(ready), int(life))
 
     def pause(self, seconds: float) -> None:
@@ -137,7 +134,9 @@ class Workers:
     stop_timeout: float
     on_serving: Callable[[], None]
     stdin: bool = False
-    _selector: selectors.PollSelector = attrs.field(factory=selectors.PollSelector, init=False)
+    _selector: selectors.DefaultSelector = attrs.field(
+        factory=selectors.DefaultSelector, init=False
+    )
     _life: tuple[int, int] = attrs.field(factory=os.pipe, init=False)
     """The pipe that ends with this process."""
     _workers: list[_Worker] = attrs.field(factory=lambda: [], init=False)
@@ -202,7 +201,7 @@ class Workers:
     def _on_signal(self, number: int) -> None:
         if number in (signal.SIGTERM, signal.SIGINT):
             self._stop()
-        elif number == signal.SIGHUP and not self._is_stopping:
+        elif sys.platform != "win32" and number == signal.SIGHUP and not self._is_stopping:
             old = None if self._replacing is None else self._replacing[0]
             running = (each for each in self._workers if not each.is_told)
             self._outdated = [each for each in running if each is not old]
@@ -300,10 +299,13 @@ class Workers:
 @contextmanager
 def _signals() -> Generator[int, None, None]:
     """Give a descriptor from which the numbers of signals are read as bytes."""
+    if sys.platform == "win32":
+        raise NotImplementedError
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD)
     wake, theirs = os.pipe()
     os.set_blocking(wake, False)
     os.set_blocking(theirs, False)
-    before = {number: signal.getsignal(number) for number in _SIGNALS}
+    before = {number: signal.getsignal(number) for number in numbers}
     written = signal.set_wakeup_fd(theirs, warn_on_full_buffer=False)
     try:
         for number in before:

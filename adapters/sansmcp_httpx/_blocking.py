@@ -161,7 +161,7 @@ class BlockingClient(sansmcp_threads.Client):
         try:
             request = request_of(self._library, self._http, effect, read)
         except Exception as error:
-            yield connection_lost_from(self._library, error)
+            yield connection_lost_from(self._library, error, effect.url)
             return
         auth = auth_of(self._library, effect)
         yield from response_parts(self._library, self._http, request, auth, follow_redirects=False)
@@ -208,6 +208,10 @@ def connect_blocking(
     """
     library = library_of(url, http, "Client")
     sansmcp_threads.check_plain("on_event", on_event)
-    settings |= sansmcp.ClientSettings(standalone_stream=False, transports=(STREAMABLE_HTTP,))
+    settings |= sansmcp.ClientSettings(
+        standalone_stream=False,
+        transports=(STREAMABLE_HTTP,),
+        cookies=False,  # the HTTP client keeps them
+    )
     core = new_client(url, **settings)
     return BlockingClient(core, http, library, request_handlers, on_event).open()

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping
+from collections.abc import Mapping
 from contextlib import aclosing
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
 
 import sansmcp
 import sansmcp_loop
-from sansmcp.effects import AbortExchange, OpenExchange, TransportEffect
+from sansmcp.effects import OpenExchange
 from sansmcp.types import Unpack
 from sansmcp_local import explains, new_client
-from sansmcp_loop import RequestHandler, Task, current_loop
+from sansmcp_loop import RequestHandler
 
 from ._http import (
     AsyncHttpClient,
@@ -23,11 +22,8 @@ from ._http import (
     request_of,
 )
 
-if TYPE_CHECKING:
-    from sansmcp.http import ResponsePart
 
-
-class Client(sansmcp_loop.AwaitableClient):
+class Client(sansmcp_loop.RequestTaskClient):
     """An MCP client on an ``AsyncClient`` of httpx or httpx2; :func:`connect` makes it.
 
     ``await client`` and ``async with client`` do the handshake and return the client. All methods
@@ -41,68 +37,25 @@ class Client(sansmcp_loop.AwaitableClient):
         library: ModuleType,
         request_handlers: Mapping[str, RequestHandler] | None,
     ) -> None:
-        super().__init__(core, current_loop(), request_handlers)
+        super().__init__(core, request_handlers)
         self._http = http
         self._library = library
-        self._carrying: dict[int, Task] = {}
 
-    async def _end(self) -> None:
-        answering = [task for _, task in self._answering.values()]
-        for task in (*answering, *self._carrying.values()):
-            task.cancel()
-        # The httpx client must not be closed while one of them uses it.
-        await self._loop.run_shielded(self._carried_all)
+    async def make_request(self, effect: OpenExchange) -> None:
+        request = request_of(self._library, self._http, effect, read=None)
+        sent = await self._http.send(
+            request,
+            stream=True,
+            follow_redirects=False,
+            auth=auth_of(self._library, effect),
+        )
+        async with aclosing(sent) as response:
+            await self.feed(effect, head_of(response))
+            async for data in response.aiter_bytes():
+                await self.feed(effect, sansmcp.BodyData(data))
 
-    async def _carried_all(self) -> None:
-        while self._carrying:
-            await self._scheduler.state_changed.wait()
-
-    def _run(self, work: Coroutine[Any, Any, None]) -> Task:
-        return self._loop.spawn(_await, work)
-
-    def perform_effect(self, effect: TransportEffect) -> None:
-        match effect:
-            case OpenExchange(exchange=exchange):
-                self._carrying[exchange] = self._loop.spawn(self._carry, effect)
-            case AbortExchange(exchange=exchange) if exchange in self._carrying:
-                self._carrying[exchange].cancel()
-            case _:
-                pass  # the exchange has ended by itself; and there is no process
-
-    async def _carry(self, effect: OpenExchange) -> None:
-        """Perform one HTTP exchange, from its request to the end of its response."""
-        # The machine has timeouts for all that it waits for; event streams may be silent for long.
-        try:
-            request = request_of(self._library, self._http, effect, read=None)
-            sent = await self._http.send(
-                request,
-                stream=True,
-                follow_redirects=False,
-                auth=auth_of(self._library, effect),
-            )
-            async with aclosing(sent) as response:
-                self._feed(effect, head_of(response))
-                async for data in response.aiter_bytes():
-                    self._feed(effect, sansmcp.BodyData(data))
-                    while self.is_paused:
-                        await self._scheduler.state_changed.wait()
-            self._feed(effect, sansmcp.BodyEnd())
-        except Exception as error:  # raised by httpx, or by a transport or hook of its user
-            self._feed(effect, connection_lost_from(self._library, error))
-        finally:
-            del self._carrying[effect.exchange]
-            self._scheduler.reschedule()
-
-    def _feed(self, effect: OpenExchange, part: ResponsePart) -> None:
-        try:
-            self.core.receive_part(effect.exchange, part, now=self._loop.now())
-        except Exception as error:
-            self.exchange_failed(effect.exchange, error)
-        self.run_pending()
-
-
-async def _await(work: Coroutine[Any, Any, None]) -> None:
-    await work
+    def lost_part(self, error: Exception, url: str) -> sansmcp.ConnectionLost:
+        return connection_lost_from(self._library, error, url)
 
 
 @explains(sansmcp.ClientOptions)
@@ -145,4 +98,5 @@ def connect(
         RuntimeError: no event loop is running.
     """
     library = library_of(url, http, "AsyncClient")
+    settings |= sansmcp.ClientSettings(cookies=False)  # the HTTP client keeps them
     return Client(new_client(url, **settings), http, library, request_handlers)

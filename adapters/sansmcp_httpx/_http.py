@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Coroutine, Generator
-from contextlib import closing, suppress
+from contextlib import closing
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import sansmcp
 from sansmcp.effects import OpenExchange
+from sansmcp.http import Unsent
+from sansmcp_local import connect_failure
 
 if TYPE_CHECKING:
     from sansmcp.http import ResponsePart
@@ -109,32 +111,28 @@ def auth_of(library: ModuleType, effect: OpenExchange) -> Any:
 
 
 def head_of(response: Any) -> sansmcp.ResponseHead:
-    """Return the head of a response."""
+    """Return the head of a response.
+
+    The address at the other end may be that of a proxy, which httpx does not say, so none is given.
+    """
     headers = tuple((name.lower(), value) for name, value in response.headers.raw)
-    return sansmcp.ResponseHead(
-        status=response.status_code, headers=headers, peer=_peer_of(response)
-    )
+    return sansmcp.ResponseHead(status=response.status_code, headers=headers)
 
 
-def _peer_of(response: Any) -> str:
-    """Return the IP address of the server; empty if it is not known, or has left already."""
-    stream = response.extensions.get("network_stream")
-    address = None
-    with suppress(OSError):  # the server has reset the connection, and its response can be read
-        address = None if stream is None else stream.get_extra_info("server_addr")
-    return str(address[0]) if address else ""
-
-
-def connection_lost_from(library: ModuleType, error: Exception) -> sansmcp.ConnectionLost:
+def connection_lost_from(library: ModuleType, error: Exception, url: str) -> sansmcp.ConnectionLost:
     """Return the part that reports an exception of the library, or of hooks given to it."""
     if isinstance(error, library.PoolTimeout):
         return sansmcp.ConnectionLost(
             "all connections of the httpx client are in use: each open event stream holds one, so "
-            "set a higher max_connections in its limits"
+            "set a higher max_connections in its limits",
+            Unsent.PERMANENT,  # the pool timeout was long enough for those that end
         )
-    return sansmcp.ConnectionLost(
-        f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    )
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if isinstance(error, (library.ConnectError, library.ConnectTimeout)):
+        return sansmcp.ConnectionLost(*connect_failure(error, text, url))
+    if isinstance(error, library.RemoteProtocolError) and url.startswith("http:"):
+        text += "; if the server speaks TLS, write https:// instead of http://"
+    return sansmcp.ConnectionLost(text)
 
 
 def response_parts(
@@ -149,4 +147,4 @@ def response_parts(
                 yield sansmcp.BodyData(data)
         yield sansmcp.BodyEnd()
     except Exception as error:  # raised by the library, or by a transport or hook of its user
-        yield connection_lost_from(library, error)
+        yield connection_lost_from(library, error, str(request.url))

@@ -3,16 +3,20 @@
 * Settings: :class:`ConnectOptions`, :class:`DriverOptions`, :class:`ServeOptions`, and
   :func:`explains`, which shows them in ``help()``.
 * Machines with the randomness and the clock of this process: :func:`new_client`,
-  :func:`client_parts`, :func:`new_server`, :func:`server_parts`.
+  :func:`client_parts`, :func:`proxies_of`, :func:`new_server`, :func:`server_parts`.
 * The sockets, streams and files of ``serve()``: :func:`serve_plan`, :func:`address_of`,
   :func:`listen`, :func:`listen_unix`, :class:`StandardStreams`, :class:`StateFile`.
-* Connections: :func:`pull`, :func:`is_readable`, :func:`connection_info`, :func:`peer_address`,
-  :func:`principal_of`, :func:`set_options`, :func:`allowed_addresses`, :func:`connect_unix`.
+* Connections: :class:`ByteConnection`, :func:`pull`, :func:`is_readable`,
+  :func:`connection_info`, :func:`peer_address`, :func:`principal_of`, :func:`set_options`,
+  :func:`allowed_addresses`, :func:`connect_unix`, :func:`connect_failure`, :func:`lost_reason`,
+  :func:`number_of`, :func:`text_of`.
 * Server processes of clients: :class:`ServerProcess`, :class:`ChildProcess`,
-  :func:`process_arguments`, :func:`environment_of`, :func:`signal_group`.
-* Several servers of a client: :func:`read_servers`, :func:`configured_server`,
-  :func:`unique_names`, :class:`ServerGroup`.
-* Logging: :func:`announce`, :func:`log_event`, :func:`log_unexpected`.
+  :func:`process_arguments`, :func:`environment_of`, :func:`signal_group`,
+  :func:`start_failure`, :func:`from_pipe`, :func:`to_pipe`.
+* Several servers of a client: :func:`read_servers`, :func:`parse_servers`,
+  :class:`SharedNames`, :class:`ServerGroup`.
+* Logging: :func:`announce`, :func:`log_event`, :func:`log_first_failure`,
+  :func:`log_unexpected`.
 * Ctrl-C in blocking code: :func:`ki_protected`, :func:`ki_unprotected`, :func:`interrupts_kept`.
 """
 
@@ -21,11 +25,22 @@ from typing import TYPE_CHECKING
 from sansmcp import _lazy
 
 if TYPE_CHECKING:
-    from ._client import ClientParts, ConnectOptions, ConnectSettings, client_parts, new_client
+    from ._client import (
+        ENVIRONMENT,
+        ClientParts,
+        ConnectOptions,
+        ConnectSettings,
+        client_parts,
+        new_client,
+        proxies_of,
+    )
+    from ._failures import connect_failure, lost_reason, number_of, text_of
     from ._interrupts import interrupts_kept, ki_protected, ki_unprotected
-    from ._listening import BACKLOG, address_of, listen
-    from ._log import announce, log_event, log_unexpected
+    from ._json import load_json
+    from ._listening import BACKLOG, address_of, host_of_url, listen
+    from ._log import announce, log_event, log_first_failure, log_unexpected
     from ._machine import (
+        ByteConnection,
         DriverOptions,
         DriverSettings,
         ServerParts,
@@ -33,14 +48,9 @@ if TYPE_CHECKING:
         pull,
         server_parts,
     )
-    from ._mcp_servers import (
-        ConfiguredServer,
-        ServerGroup,
-        configured_server,
-        read_servers,
-        unique_names,
-    )
+    from ._mcp_servers import ServerGroup
     from ._options import explains
+    from ._pipes import from_pipe, to_pipe
     from ._processes import (
         START_ERRORS,
         ChildProcess,
@@ -48,8 +58,11 @@ if TYPE_CHECKING:
         environment_of,
         process_arguments,
         signal_group,
+        start_failure,
     )
     from ._serve import Endpoint, ServeOptions, ServePlan, ServeSettings, serve_plan
+    from ._server_files import ConfiguredServer, ServerFile, parse_servers, read_servers
+    from ._server_names import SharedNames
     from ._sockets import (
         allowed_addresses,
         connection_info,
@@ -66,16 +79,21 @@ else:
         globals(),
         {
             "._client": (
+                "ENVIRONMENT",
                 "ClientParts",
                 "ConnectOptions",
                 "ConnectSettings",
                 "client_parts",
                 "new_client",
+                "proxies_of",
             ),
+            "._failures": ("connect_failure", "lost_reason", "number_of", "text_of"),
             "._interrupts": ("ki_unprotected", "interrupts_kept", "ki_protected"),
-            "._listening": ("BACKLOG", "address_of", "listen"),
-            "._log": ("announce", "log_event", "log_unexpected"),
+            "._json": ("load_json",),
+            "._listening": ("BACKLOG", "address_of", "host_of_url", "listen"),
+            "._log": ("announce", "log_event", "log_first_failure", "log_unexpected"),
             "._machine": (
+                "ByteConnection",
                 "DriverOptions",
                 "DriverSettings",
                 "ServerParts",
@@ -83,14 +101,9 @@ else:
                 "pull",
                 "server_parts",
             ),
-            "._mcp_servers": (
-                "ConfiguredServer",
-                "ServerGroup",
-                "configured_server",
-                "read_servers",
-                "unique_names",
-            ),
+            "._mcp_servers": ("ServerGroup",),
             "._options": ("explains",),
+            "._pipes": ("from_pipe", "to_pipe"),
             "._processes": (
                 "START_ERRORS",
                 "ChildProcess",
@@ -98,8 +111,12 @@ else:
                 "environment_of",
                 "process_arguments",
                 "signal_group",
+                "start_failure",
+                "start_failure",
             ),
             "._serve": ("Endpoint", "ServeOptions", "ServePlan", "ServeSettings", "serve_plan"),
+            "._server_files": ("ConfiguredServer", "ServerFile", "parse_servers", "read_servers"),
+            "._server_names": ("SharedNames",),
             "._sockets": (
                 "allowed_addresses",
                 "connection_info",
@@ -116,8 +133,10 @@ else:
 
 __all__ = [
     "BACKLOG",
+    "ENVIRONMENT",
     "START_ERRORS",
     "UNIX_DELAYS",
+    "ByteConnection",
     "ChildProcess",
     "ClientParts",
     "ConfiguredServer",
@@ -129,9 +148,11 @@ __all__ = [
     "ServeOptions",
     "ServePlan",
     "ServeSettings",
+    "ServerFile",
     "ServerGroup",
     "ServerParts",
     "ServerProcess",
+    "SharedNames",
     "StandardStreams",
     "State",
     "StateFile",
@@ -139,24 +160,32 @@ __all__ = [
     "allowed_addresses",
     "announce",
     "client_parts",
-    "configured_server",
+    "connect_failure",
     "connect_unix",
     "connection_info",
     "environment_of",
     "explains",
+    "from_pipe",
+    "host_of_url",
     "interrupts_kept",
     "is_readable",
     "ki_protected",
     "ki_unprotected",
     "listen",
     "listen_unix",
+    "load_json",
     "log_event",
+    "log_first_failure",
     "log_unexpected",
+    "lost_reason",
     "new_client",
     "new_server",
+    "number_of",
+    "parse_servers",
     "peer_address",
     "principal_of",
     "process_arguments",
+    "proxies_of",
     "pull",
     "read_servers",
     "read_state",
@@ -164,5 +193,7 @@ __all__ = [
     "server_parts",
     "set_options",
     "signal_group",
-    "unique_names",
+    "start_failure",
+    "text_of",
+    "to_pipe",
 ]

@@ -27,7 +27,10 @@ def ki_protected(lock: threading.RLock) -> Generator[None]:
     """
     with interrupts_kept():
         if not lock.acquire(blocking=False):
-            raise sansmcp.LocalProtocolError("Another thread is using this")
+            raise sansmcp.LocalProtocolError(
+                "Another thread is using this client. A blocking client serves one thread at a "
+                "time; open one in each thread"
+            )
         try:
             yield
         finally:

@@ -21,6 +21,18 @@ BACKLOG = 1024
 """
 
 
+_WILDCARDS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
+
+
+def host_of_url(host: str) -> str:
+    """Return what stands for a host in the URL of a server that listens there.
+
+    For all addresses of the machine that is one of them. Not every system connects to the address
+    that stands for all, and servers refuse it in ``Host``.
+    """
+    return _WILDCARDS.get(host, host)
+
+
 def address_of(http: object) -> tuple[str, Sequence[int]]:
     """Return the host, and the ports to try in order, of the setting ``http`` of a server.
 

@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import secrets
 import time
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
 
 import sansmcp
 from sansmcp import Idle
-from sansmcp.drivers.store_checks import has_secret, is_async_store, is_durable
-from sansmcp.effects import SendBytes
+from sansmcp.drivers.store_checks import (
+    has_secret,
+    has_state_keys,
+    is_async_store,
+    is_durable,
+)
+from sansmcp.effects import ConnectionEffect, SendBytes
 from sansmcp.errors import check_settings, instance_of_type
 from sansmcp.types import Unpack
 
@@ -109,7 +114,8 @@ def new_server(
     settings.setdefault("wall_clock", time.time)
     if "state_signer" not in settings:
         key = store.secret if has_secret(store) else secrets.token_bytes(32)
-        settings["state_signer"] = sansmcp.StateSigner(keys=(key,), clock=time.time)
+        keys = store.state_keys if has_state_keys(store) else (key,)
+        settings["state_signer"] = sansmcp.StateSigner(keys=keys, clock=time.time)
     return sansmcp.Server(
         app,
         new_token=secrets.token_urlsafe,
@@ -118,7 +124,34 @@ def new_server(
     )
 
 
-def pull(connection: sansmcp.ServerConnection | sansmcp.ServerPipe) -> tuple[bytes, Idle | None]:
+class ByteConnection(Protocol):
+    """The server's end of a connection, or of standard input and output: bytes in, bytes out.
+
+    These are :class:`sansmcp.ServerConnection`, :class:`sansmcp.ServerPipe`, and that of HTTP/2.
+    """
+
+    def receive_data(self, data: bytes, *, now: float) -> None:
+        """Feed received bytes."""
+
+    def receive_eof(self, *, now: float) -> None:
+        """Report the end of the input."""
+
+    def connection_lost(self, *, now: float) -> None:
+        """Report that the connection is lost."""
+
+    def next_effect(self) -> ConnectionEffect | Idle:
+        """Return the next effect."""
+        ...
+
+    def next_deadline(self) -> float | None:
+        """Return when to call :meth:`handle_timeout`; None for never."""
+        ...
+
+    def handle_timeout(self, *, now: float) -> None:
+        """Handle a deadline that has passed."""
+
+
+def pull(connection: ByteConnection) -> tuple[bytes, Idle | None]:
     """Return all that a connection has to send, and what it does next.
 
     Returns:

@@ -1,6 +1,7 @@
 """Server processes of clients: their arguments, their process effects, and their end.
 
-They are started with ``start_new_session=True``, so each leads a process group of its own.
+They are started with ``start_new_session=True``, so each leads a process group of its own. On
+Windows each is put into a job object instead.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 import signal
 import sys
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from subprocess import PIPE
 from typing import Any, Generic, TypeVar
 
@@ -22,14 +23,44 @@ from sansmcp.effects import (
     TerminateProcess,
     WriteStdin,
 )
-from sansmcp.errors import check_type
-from sansmcp.process import ProcessPart
-from sansmcp.types import assert_never
+from sansmcp.errors import LocalProtocolError, check_type
+from sansmcp.process import ProcessPart, ProcessStartFailed
+from sansmcp.types import assert_never, hide_program
 
-START_ERRORS = (OSError, ValueError)
-"""What starting a process raises; ValueError if its command contains a NUL character."""
+if sys.platform == "win32":
+    from ._jobs import Job
 
-_INHERITED = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
+_READ_BY_CMD = frozenset('&|<>^%!"\r\n')
+"""What ``cmd.exe`` reads in the arguments of a batch file."""
+
+START_ERRORS = (OSError, ValueError, NotImplementedError, RuntimeError)
+"""What starting a process raises.
+
+ValueError is for a command with a NUL character; NotImplementedError and RuntimeError are for event
+loops of asyncio that cannot start processes, or not in this thread.
+"""
+
+_INHERITED = (
+    ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
+    if sys.platform != "win32"
+    else (
+        "APPDATA",
+        "COMSPEC",  # cmd.exe, which runs npx.cmd
+        "HOMEDRIVE",
+        "HOMEPATH",
+        "LOCALAPPDATA",
+        "PATH",
+        "PATHEXT",
+        "PROCESSOR_ARCHITECTURE",
+        "PROGRAMFILES",
+        "SYSTEMDRIVE",
+        "SYSTEMROOT",  # no process has sockets without it
+        "TEMP",
+        "TMP",
+        "USERNAME",
+        "USERPROFILE",
+    )
+)
 """The variables that a server process inherits by default, as with the official SDKs.
 
 Neither locale nor virtual environment is among them: Python writes UTF-8 without a locale, and an
@@ -40,8 +71,9 @@ interpreter finds its virtual environment by its own path.
 def environment_of(env: Mapping[str, str] | None, *, inherit_env: bool) -> dict[str, str]:
     """Return the environment of a server process.
 
-    It has HOME, LOGNAME, PATH, SHELL, TERM and USER of this process, or all of its variables if
-    ``inherit_env``, and then those of ``env``.
+    It has HOME, LOGNAME, PATH, SHELL, TERM and USER of this process (on Windows PATH, SYSTEMROOT,
+    USERPROFILE and others that programs need there), or all of its variables if ``inherit_env``,
+    and then those of ``env``.
 
     Raises:
         LocalProtocolError: ``env`` is not a mapping of str to str. The message shows names, but no
@@ -77,11 +109,26 @@ def process_arguments(
     }
 
 
+def start_failure(error: Exception) -> ProcessStartFailed:
+    """Return the part that reports one of :data:`START_ERRORS`."""
+    if isinstance(error, NotImplementedError):
+        return ProcessStartFailed(
+            "the event loop of this program cannot start processes; use another one, such as "
+            "asyncio's default (on Windows ProactorEventLoop, not SelectorEventLoop)"
+        )
+    reason = str(error) or type(error).__name__
+    file = getattr(error, "filename", None)
+    if isinstance(file, str):  # a "command" in a file can be a whole line, with secrets
+        reason = reason.replace(repr(file), repr(hide_program(file)))
+    return ProcessStartFailed(reason)
+
+
 class ChildProcess(ABC):
     """A process and its pipes. A subclass does the I/O, in its own concurrency model."""
 
     _pid: int | None = None
-    """Set by the subclass once the process has started."""
+    if sys.platform == "win32":
+        _job: Job | None = None
     _is_left = False
     _is_killed = False
 
@@ -91,14 +138,28 @@ class ChildProcess(ABC):
 
     @abstractmethod
     def start(self, command: tuple[str, ...]) -> None:
-        """Start the process. Report ProcessStartFailed if that raises :data:`START_ERRORS`."""
+        """Start the process. If that raises :data:`START_ERRORS`, report :func:`start_failure`."""
 
     @abstractmethod
     def write(self, data: bytes | None) -> None:
         """Write to its standard input without waiting; None closes it."""
 
+    def _has_started(self, pid: int) -> None:
+        """Note the process that :meth:`signal` ends. To be called at once when it has started."""
+        self._pid = pid
+        if sys.platform == "win32":
+            with contextlib.suppress(OSError):  # it has ended already
+                self._job = Job(pid)
+
     def signal(self, *, kill: bool) -> None:
-        """Terminate or kill the process, and all that it has started."""
+        """Terminate or kill the process, and all that it has started.
+
+        Windows knows no request to end, so both are the same there.
+        """
+        if sys.platform == "win32":
+            if self._job is not None:
+                self._job.end()
+            return
         # After a kill, the pid may soon be that of another process.
         if self._pid is not None and not self._is_killed:
             self._is_killed = kill
@@ -159,12 +220,45 @@ def _perform(
 
 
 def signal_group(pid: int, *, kill: bool) -> None:
-    """Terminate or kill the process group of a process; without effect if it has ended.
-
-    Windows has no process groups of this kind: only the process itself is ended there.
-    """
+    """Terminate or kill the process group of a process; without effect if it has ended. POSIX."""
+    if sys.platform == "win32":
+        raise NotImplementedError
     with contextlib.suppress(ProcessLookupError, PermissionError):
-        if sys.platform == "win32":
-            os.kill(pid, signal.SIGTERM)
-        else:
-            os.killpg(pid, signal.SIGKILL if kill else signal.SIGTERM)
+        os.killpg(pid, signal.SIGKILL if kill else signal.SIGTERM)
+
+
+def command_on_windows(command: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:
+    """Return a command whose program has its path, and so its extension: ``npx`` is ``npx.cmd``.
+
+    Args:
+        command: the program, and its arguments.
+        env: the variables of the process, whose PATH is searched.
+
+    Raises:
+        LocalProtocolError: the program is a batch file, and an argument has a character that
+            ``cmd.exe``, which Windows runs for it, would read as its own.
+    """
+    import shutil  # which brings four ways to compress
+
+    program, *arguments = command
+    found = shutil.which(program, path=env.get("PATH")) or program
+    check_batch_arguments(found, arguments)
+    return (found, *arguments)
+
+
+def check_batch_arguments(program: str, arguments: Sequence[str]) -> None:
+    """Raise LocalProtocolError for an argument of a batch file that ``cmd.exe`` would read.
+
+    There is no way to quote these characters that each version of it understands (CVE-2024-1874).
+    The message does not show the argument, which may be a secret.
+    """
+    if not program.lower().endswith((".cmd", ".bat")):
+        return
+    for number, argument in enumerate(arguments, 1):
+        if wrong := set(argument) & _READ_BY_CMD:
+            shown = " ".join(repr(each) for each in sorted(wrong))
+            raise LocalProtocolError(
+                f"{program} is a batch file, and its argument {number} has {shown}, which "
+                "cmd.exe would read; start the program itself, such as node with the path of a "
+                "script, or give the value in an environment variable"
+            )

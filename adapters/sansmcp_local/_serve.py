@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import socket
 import ssl
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import Any
+from functools import partial
+from typing import Any, Literal
 
 import attrs
 
 import sansmcp
 from sansmcp.errors import check_delay, check_settings
-from sansmcp.types import Unpack
+from sansmcp.types import STDIO_V2, Unpack
 
-from ._listening import listen
-from ._machine import DriverSettings, ServerParts, server_parts
+from ._http2 import http2_connection
+from ._listening import host_of_url, listen
+from ._machine import ByteConnection, DriverSettings, ServerParts, server_parts
 from ._options import options_of
 from ._state_file import StateFile
 from ._streams import StandardStreams
@@ -29,7 +31,7 @@ class ServeSettings(DriverSettings, total=False):
     http: tuple[str, int | range] | Sequence[socket.socket] | None
     unix: str | os.PathLike[str] | None
     ssl_context: ssl.SSLContext | None
-    stdio: bool
+    stdio: bool | Literal["v2"]
     stop_on_stdin_eof: bool | None
     lame_duck_timeout: float
     graceful_timeout: float
@@ -51,6 +53,11 @@ def _check_unix(options: object, attribute: object, path: Any) -> None:
         )
 
 
+def _check_stdio(options: object, attribute: object, stdio: object) -> None:
+    if stdio not in (True, False, "v2"):
+        raise sansmcp.LocalProtocolError(f'stdio must be True, False or "v2", got {stdio!r}')
+
+
 @attrs.frozen(kw_only=True)
 class ServeOptions:
     """Settings of ``serve()`` in all adapters, beside DriverOptions and ServerOptions.
@@ -68,8 +75,9 @@ class ServeOptions:
             system reports it. The file that a dead server has left there is replaced. None: no
             Unix socket.
         ssl_context: the TLS context to serve https with at ``http``; None to serve plain http.
-        stdio: True to serve on standard input and output (``sansmcp_blocking``: not on Windows). A
-            ``print`` goes to standard error until the server stops.
+        stdio: True to serve on standard input and output. A ``print`` goes to standard error until
+            the server stops. ``"v2"`` to serve HTTP/2 there, for clients that are configured with
+            ``stdio-v2``: a preview, which needs the extra ``http2``.
         stop_on_stdin_eof: True to stop when standard input ends; None to do so only without
             ``http`` and ``unix``.
         lame_duck_timeout: seconds between a stop and the refusal of new calls. Everything is still
@@ -86,7 +94,7 @@ class ServeOptions:
     http: tuple[str, int | range] | Sequence[socket.socket] | None = None
     unix: str | os.PathLike[str] | None = attrs.field(default=None, validator=_check_unix)
     ssl_context: ssl.SSLContext | None = None
-    stdio: bool = False
+    stdio: bool | Literal["v2"] = attrs.field(default=False, validator=_check_stdio)
     stop_on_stdin_eof: bool | None = None
     lame_duck_timeout: float = attrs.field(default=0.0, validator=_check_delay)
     graceful_timeout: float = 5.0
@@ -138,6 +146,8 @@ class ServePlan:
 
     parts: ServerParts
     options: ServeOptions
+    stdio_connection: Callable[..., ByteConnection]
+    """Makes what serves standard input and output; see :class:`sansmcp.ServerPipe`."""
 
     @contextmanager
     def open(self) -> Generator[Endpoint, None, None]:
@@ -159,7 +169,7 @@ class ServePlan:
                 host, port, *_ = ports[0].getsockname()
                 if isinstance(options.http[0], str):
                     host = options.http[0]
-                urls.append(str(sansmcp.Url(scheme, host, port, core.path)))
+                urls.append(str(sansmcp.Url(scheme, host_of_url(host), port, core.path)))
             path = None if options.unix is None else os.path.abspath(options.unix)
             if path is not None:
                 listeners.append((stack.enter_context(listen_unix(path)), None))
@@ -167,7 +177,10 @@ class ServePlan:
             streams = stack.enter_context(StandardStreams()) if options.stdio else None
             endpoint = Endpoint(tuple(urls), listeners, streams)
             if options.state_file is not None:
-                transports = core.transports(http=options.serves_http, stdio=options.stdio)
+                is_v1 = options.stdio is True
+                transports = core.transports(http=options.serves_http, stdio=is_v1)
+                if options.stdio and not is_v1:
+                    transports += (STDIO_V2,)
                 stack.enter_context(
                     StateFile(
                         options.state_file, url=endpoint.url, unix=path, transports=transports
@@ -182,8 +195,11 @@ def serve_plan(app: sansmcp.App, **settings: Unpack[ServeSettings]) -> ServePlan
     Raises:
         LocalProtocolError: the value of a setting is wrong.
         TypeError: a setting is unknown.
+        ImportError: the extra for stdio-v2 is missing.
     """
     check_settings(settings, "serve", ServeSettings.__optional_keys__, "a server")
     rest: dict[str, Any] = {**settings}
     options = options_of(ServeOptions, rest)
-    return ServePlan(parts=server_parts(app, **rest), options=options)
+    kind = http2_connection() if options.stdio == "v2" else sansmcp.ServerPipe
+    connection = partial(kind, graceful_timeout=options.graceful_timeout)
+    return ServePlan(parts=server_parts(app, **rest), options=options, stdio_connection=connection)

@@ -160,6 +160,8 @@ def _state_from(found: Mapping[str, Any]) -> State:
 
 def _began(pid: int) -> float | None:
     """Return when a process began, in seconds since 1970; None if the system does not say."""
+    if sys.platform != "linux":
+        return None
     with contextlib.suppress(OSError, ValueError, IndexError, StopIteration):
         # The name of the command, in parentheses, may contain anything.
         fields = Path(f"/proc/{pid}/stat").read_text(errors="replace").rpartition(")")[2].split()

@@ -49,6 +49,8 @@ def connect_unix(path: str) -> socket.socket:
             says when to try again.
         OSError: no server listens there.
     """
+    if sys.platform == "win32":
+        raise NotImplementedError
     connecting = socket.socket(socket.AF_UNIX)
     connecting.settimeout(0)
     try:
@@ -80,6 +82,8 @@ def listen_unix(path: str) -> Generator[socket.socket, None, None]:
         OSError: the path is too long, or is taken by a server that runs or by another file; or the
             file cannot be created there.
     """
+    if sys.platform == "win32":
+        raise NotImplementedError
     size = len(os.fsencode(path))
     if size > _MAX_PATH_BYTES:
         raise OSError(
@@ -101,6 +105,8 @@ def listen_unix(path: str) -> Generator[socket.socket, None, None]:
 
 
 def _bind_private(listener: socket.socket, path: str) -> None:
+    if sys.platform == "win32":
+        raise NotImplementedError
     listener.settimeout(0)
     with suppress(OSError):
         os.fchmod(listener.fileno(), _OWNER_ONLY)  # on Linux the file has this mode from the start
@@ -146,6 +152,8 @@ def _locked(directory: str) -> Generator[None, None, None]:
     Raises:
         OSError: the directory cannot be read, or another process keeps it locked.
     """
+    if sys.platform == "win32":
+        raise NotImplementedError
     descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         _lock(descriptor, directory)
@@ -155,7 +163,9 @@ def _locked(directory: str) -> Generator[None, None, None]:
 
 
 def _lock(descriptor: int, directory: str) -> None:
-    import fcntl  # not on Windows
+    if sys.platform == "win32":
+        raise NotImplementedError
+    import fcntl
 
     for _ in range(_LOCK_ATTEMPTS):
         try:

@@ -76,9 +76,9 @@ def send_logs(
     process), or ask for messages with each request (2026-07-28). ``app`` gets a handler for
     ``logging/setLevel`` and declares the capability, unless it has one.
 
-    A record is dropped if it belongs to no call, or if 1,000 messages of its call wait for a client
-    that does not keep up. Tracebacks are not sent. The text of a record can contain secrets: choose
-    a logger whose records clients may read.
+    A record is dropped if it belongs to no call, if it is logged while another one is sent, or if
+    1,000 messages of its call wait for a client that does not keep up. Tracebacks are not sent. The
+    text of a record can contain secrets: choose a logger whose records clients may read.
 
     Args:
         app: the application.
@@ -126,11 +126,25 @@ class _ClientHandler(logging.Handler):
         finally:
             _current.reset(token)
 
+    def handle(self, record: logging.LogRecord) -> bool:
+        """Send a record unless a filter leaves it out.
+
+        Without the lock that other handlers hold: a plain handler waits in its thread until the
+        loop has sent the message, and the loop may log something itself.
+        """
+        passed: Any = self.filter(record)  # since Python 3.12 this may be another record
+        if passed:
+            self.emit(record if passed is True else passed)
+        return bool(passed)
+
     def emit(self, record: logging.LogRecord) -> None:
         """Send a record."""
         current = _current.get()
         if current is None or not self._is_wanted(current.call, record.levelno):
             return
+        # What the server logs while it sends a record is not sent, nor what its tasks log later:
+        # each record would make further ones.
+        token = _current.set(None)
         try:
             level = _level_of(record.levelno)
             text = record.getMessage()
@@ -144,6 +158,8 @@ class _ClientHandler(logging.Handler):
             pass  # the handler notices that by itself
         except Exception:
             self.handleError(record)
+        finally:
+            _current.reset(token)
 
     def _is_wanted(self, call: Any, number: int) -> bool:
         if call.peer.revision.era is sansmcp.Era.MODERN:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from functools import cached_property
-from typing import Any
+from typing import Any, ClassVar
 
 from sansmcp.credentials import CredentialsKey
 
@@ -19,8 +19,9 @@ class KeyringCredentials:
     A keyring has no locks, and cannot tell what is in it. So the directory has a file to lock for
     each document, and one with the URL of the server; documents are in the keyring only.
 
-    A keyring that is locked asks the user for its password. Until then the call blocks, and an
-    event loop with it. The keyring of Windows has too little room for most tokens.
+    A keyring that is locked asks the user for its password. Until then the call blocks, so clients
+    in an event loop make it in a thread. The keyring of Windows has too little room for most
+    tokens.
 
     Args:
         directory: where these files are, as for :class:`FileCredentials`. Both may share it.
@@ -28,6 +29,8 @@ class KeyringCredentials:
     The methods raise OSError: the system has no keyring, or it fails. :meth:`stored_keys` and the
     locks do without it.
     """
+
+    may_block: ClassVar = True
 
     def __init__(self, directory: str | os.PathLike[str] | None = None) -> None:
         self._folder = Folder(directory, "keyring")
@@ -79,7 +82,8 @@ class KeyringCredentials:
             import keyring
             from keyring.backends import fail
         except ModuleNotFoundError as error:
-            raise OSError(f"{error}: pip install 'sansmcp[keyring]'") from error
+            text = "KeyringCredentials needs the extra: pip install 'sansmcp[keyring]'"
+            raise OSError(text) from error
         found = keyring.get_keyring()
         if isinstance(found, fail.Keyring):
             raise OSError("This system has no keyring, or none that runs")

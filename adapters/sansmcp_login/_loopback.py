@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import selectors
 import socket
 import sys
 import threading
@@ -9,6 +10,7 @@ import time
 import webbrowser
 from collections.abc import Callable
 from contextlib import suppress
+from typing import cast
 
 from sansmcp.auth.callbacks import answer_browser
 from sansmcp.types import Self
@@ -16,7 +18,14 @@ from sansmcp.types import Self
 _PATIENCE = 5.0
 """Seconds for one request of a browser. Browsers open connections that they never use."""
 
-_BACKLOG = 8
+_MAX_CONNECTIONS = 64
+"""The connections at a time; any program of the machine can open some. Beyond it the oldest is
+closed: a browser sends its request as soon as it is connected.
+"""
+
+_BACKLOG = _MAX_CONNECTIONS
+
+_PIECE = 16 * 1024
 
 _LOOK_INTERVAL = 0.2
 """Seconds after which a call looks if another one has begun."""
@@ -79,33 +88,14 @@ class LoopbackLogin:
             text = f"Open this URL in a browser of this machine, and log in:\n\n{url}\n"
             print(text, file=sys.stderr)
         deadline = time.monotonic() + self._timeout
-        while (left := deadline - time.monotonic()) > 0:
-            if self._latest != url:
-                raise TimeoutError("another login has begun")
-            self._listener.settimeout(min(left, _LOOK_INTERVAL))
-            try:
-                browser, _ = self._listener.accept()
-            except TimeoutError:
-                continue
-            with browser, suppress(OSError):
-                redirect = self._answer(browser, url)
+        with _Browsers(self._listener, self.redirect_uri, url) as browsers:
+            while (left := deadline - time.monotonic()) > 0:
+                if self._latest != url:
+                    raise TimeoutError("another login has begun")
+                redirect = browsers.serve(min(left, _LOOK_INTERVAL))
                 if redirect is not None:
                     return redirect
         raise TimeoutError(f"nobody has logged in within {self._timeout:g} s")
-
-    def _answer(self, browser: socket.socket, url: str) -> str | None:
-        """Answer one connection. Return the redirect if it brought the one that is waited for."""
-        deadline = time.monotonic() + _PATIENCE
-        received = b""
-        while (reply := answer_browser(received, self.redirect_uri, url)) is None:
-            browser.settimeout(max(0.01, deadline - time.monotonic()))
-            data = browser.recv(4096)
-            if not data:
-                return None
-            received += data
-        with suppress(OSError):  # the browser has left; what it brought counts
-            browser.sendall(reply.data)
-        return reply.redirect
 
     def __enter__(self) -> Self:
         return self
@@ -116,3 +106,96 @@ class LoopbackLogin:
     def close(self) -> None:
         """Release the port."""
         self._listener.close()
+
+
+class _Connection:
+    """A connection of a browser, or of any other program of this machine."""
+
+    def __init__(self) -> None:
+        self.deadline = time.monotonic() + _PATIENCE
+        self.received = b""
+        self.is_answered = False
+
+
+class _Browsers:
+    """Answers connections in parallel, so that none waits for one that says nothing."""
+
+    def __init__(self, listener: socket.socket, redirect_uri: str, url: str) -> None:
+        self._listener = listener
+        self._redirect_uri = redirect_uri
+        self._url = url
+        self._connections: dict[socket.socket, _Connection] = {}
+        """The oldest first."""
+        self._selector = selectors.DefaultSelector()
+        listener.settimeout(0)
+        self._selector.register(listener, selectors.EVENT_READ)
+
+    def serve(self, seconds: float) -> str | None:
+        """Answer what arrives in some seconds. Return the redirect if it has arrived.
+
+        Raises:
+            OSError: the listener is closed.
+        """
+        if self._listener.fileno() < 0:
+            raise OSError("the login was closed")
+        for key, _ in self._selector.select(seconds):
+            if key.fileobj is self._listener:
+                self._accept()
+                continue
+            browser = cast("socket.socket", key.fileobj)
+            redirect = self._read(browser) if browser in self._connections else None
+            if redirect is not None:
+                return redirect
+        now = time.monotonic()
+        for browser, connection in tuple(self._connections.items()):
+            if now >= connection.deadline:
+                self._close(browser)
+        return None
+
+    def _accept(self) -> None:
+        try:
+            browser, _ = self._listener.accept()
+        except (BlockingIOError, ConnectionError):  # it has left already
+            return
+        if len(self._connections) >= _MAX_CONNECTIONS:
+            self._close(next(iter(self._connections)))
+        browser.settimeout(0)
+        self._connections[browser] = _Connection()
+        self._selector.register(browser, selectors.EVENT_READ)
+
+    def _read(self, browser: socket.socket) -> str | None:
+        """Read from a connection, and answer its request. Return the redirect if that is it."""
+        connection = self._connections[browser]
+        try:
+            data = browser.recv(_PIECE)
+        except BlockingIOError:
+            return None
+        except OSError:
+            data = b""
+        if not data:
+            self._close(browser)
+            return None
+        if connection.is_answered:  # closing before all is read would discard the response
+            return None
+        connection.received += data
+        reply = answer_browser(connection.received, self._redirect_uri, self._url)
+        if reply is None:
+            return None
+        connection.is_answered, connection.received = True, b""
+        with suppress(OSError):  # the browser has left; what it brought counts
+            browser.sendall(reply.data)
+            browser.shutdown(socket.SHUT_WR)
+        return reply.redirect
+
+    def _close(self, browser: socket.socket) -> None:
+        del self._connections[browser]
+        self._selector.unregister(browser)
+        browser.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for browser in tuple(self._connections):
+            self._close(browser)
+        self._selector.close()

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from ._http import HttpExchange, HttpServing
     from ._loops import DeadlineTimer, Event, Loop, Task, current_loop
     from ._machine import PendingResult, TimeoutScheduler
+    from ._request_tasks import RequestTaskClient
     from ._serving import THREADS, Call, RunningServer
+    from ._signals import STOPPING, called_at
 else:
     __getattr__, __dir__ = _lazy.names(
         globals(),
@@ -26,11 +28,14 @@ else:
             "._http": ("HttpExchange", "HttpServing"),
             "._loops": ("DeadlineTimer", "Event", "Loop", "Task", "current_loop"),
             "._machine": ("PendingResult", "TimeoutScheduler"),
+            "._request_tasks": ("RequestTaskClient",),
             "._serving": ("THREADS", "Call", "RunningServer"),
+            "._signals": ("STOPPING", "called_at"),
         },
     )
 
 __all__ = [
+    "STOPPING",
     "THREADS",
     "AsyncioTask",
     "AwaitableClient",
@@ -44,10 +49,12 @@ __all__ = [
     "Loop",
     "PendingResult",
     "RequestHandler",
+    "RequestTaskClient",
     "RunningServer",
     "StartTask",
     "Task",
     "TimeoutScheduler",
+    "called_at",
     "current_loop",
     "perform",
     "wait_all_shielded",

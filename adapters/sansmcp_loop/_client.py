@@ -9,18 +9,26 @@ import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import suppress
-from typing import Any, Protocol, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, overload
 
 import sansmcp
 from sansmcp import typed_results
 from sansmcp.auth.options import Login
 from sansmcp.base_client import OnProgress
 from sansmcp.codecs.conversion import check_convertible
-from sansmcp.effects import AbortExchange, OpenExchange, ProcessEffect, TransportEffect
-from sansmcp.events import ClientEvent, ServerRequestCancelled
+from sansmcp.effects import (
+    AbortExchange,
+    AuthEffect,
+    MakeKey,
+    OpenExchange,
+    ProcessEffect,
+    SignJwt,
+    TransportEffect,
+)
+from sansmcp.events import ClientEvent, Reconnecting, ServerRequestCancelled
 from sansmcp.messages import Params, RequestId
 from sansmcp.types import Self, Unpack, escape_controls
-from sansmcp_local import log_unexpected
+from sansmcp_local import log_first_failure, log_unexpected
 
 from ._loops import Loop, Task
 from ._machine import PendingResult, TimeoutScheduler
@@ -113,6 +121,7 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
         self._loop = loop
         self._scheduler = TimeoutScheduler(loop, self.next_deadline, self.handle_timeout)
         self._answering: dict[RequestId, tuple[sansmcp.ServerRequest, Task]] = {}
+        self._storing: threading.Thread | None = None
         self._reports = 0
         """Number of progress reports whose awaitables are not finished."""
         self._is_over = False
@@ -241,6 +250,28 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
             return result
         return typed_results.typed_tool_result(result, result_type)
 
+    if TYPE_CHECKING:  # the methods of BaseClient, with the types of their results
+
+        async def list_tools(self, cursor: str | None = None) -> sansmcp.schema.ListToolsResult: ...
+
+        async def list_resources(
+            self, cursor: str | None = None
+        ) -> sansmcp.schema.ListResourcesResult: ...
+
+        async def list_resource_templates(
+            self, cursor: str | None = None
+        ) -> sansmcp.schema.ListResourceTemplatesResult: ...
+
+        async def list_prompts(
+            self, cursor: str | None = None
+        ) -> sansmcp.schema.ListPromptsResult: ...
+
+        async def read_resource(self, uri: str) -> sansmcp.schema.ReadResourceResult: ...
+
+        async def get_prompt(
+            self, name: str, arguments: Mapping[str, str] | None = None
+        ) -> sansmcp.schema.GetPromptResult: ...
+
     def tools(self) -> AsyncGenerator[sansmcp.schema.Tool, None]:
         """Iterate over all tools; each page is requested when it is needed.
 
@@ -260,6 +291,54 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
     def resource_templates(self) -> AsyncGenerator[sansmcp.schema.ResourceTemplate, None]:
         """Iterate over all resource templates, as :meth:`tools` does."""
         return self._items(typed_results.RESOURCE_TEMPLATES)
+
+    async def skills(self) -> AsyncGenerator[sansmcp.Skill, None]:
+        """Iterate over the skills that the server lists; it may have others, too.
+
+        No file is read. The iterator raises LocalProtocolError if the server declares no skills,
+        and the exceptions of :meth:`tools`.
+        """
+        sansmcp.skills.check_declared(self.connected.capabilities)
+        async for entry in self._items(sansmcp.skills.SKILLS):
+            yield sansmcp.skills.skill_of(entry, self.core.target)
+
+    async def get_skill(self, uri: str) -> sansmcp.Skill:
+        """Return the skill of a URI, which need not be listed, as it is now.
+
+        Raises:
+            LocalProtocolError: the server declares no skills.
+            CallError, JsonRpcError: as in :meth:`call`.
+        """
+        sansmcp.skills.check_declared(self.connected.capabilities)
+        result = await self.call(*sansmcp.skills.get_request(uri))
+        return sansmcp.skills.skill_in(result, self.core.target)
+
+    async def read_skill(self, skill: sansmcp.Skill, path: str | None = None) -> str | bytes:
+        """Read a file of a skill, and verify that it is what the entry says.
+
+        Digest and size are verified, and of ``SKILL.md`` the frontmatter, which needs the extra
+        ``skills``. Nothing is kept: what is read again is verified again. Ask a person before a
+        model gets it, say which server it is from, and do nothing that its frontmatter asks for
+        without asking, too.
+
+        Args:
+            skill: the entry, of :meth:`skills` or :meth:`get_skill` of a client of this server.
+            path: the path of the file in the folder of the skill, as its URI has it; None for its
+                ``SKILL.md``.
+
+        Returns:
+            The text, or the bytes of what is no text.
+
+        Raises:
+            SkillMismatch: the file is not what the entry says, or is not listed in it.
+            LocalProtocolError: the skill is of another server.
+            ModuleNotFoundError: the extra is not installed.
+            CallError, JsonRpcError: as in :meth:`call`.
+        """
+        from sansmcp_skills import parse_frontmatter
+
+        uri = sansmcp.skills.file_uri(skill, path, self.core.target)
+        return sansmcp.skills.verified(skill, uri, await self.read_resource(uri), parse_frontmatter)
 
     async def _items(self, listing: typed_results.Listing) -> AsyncGenerator[Any, None]:
         pages = typed_results.Pages(listing)
@@ -466,8 +545,38 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
             self.login_ended(url, result)
             self.run_pending()
 
+    def perform_auth(self, effect: AuthEffect) -> None:
+        """Call a storage that may block in a thread: after all that it was called for before."""
+        authorization = self.core.authorization
+        assert authorization is not None
+        is_signing = isinstance(effect, MakeKey | SignJwt)
+        if is_signing or not getattr(authorization.credentials, "may_block", False):
+            super().perform_auth(effect)
+            return
+        # A daemon thread: a person who does not answer must not keep the program from ending.
+        arguments = (effect, self._storing)
+        self._storing = threading.Thread(target=self._store_in_thread, args=arguments, daemon=True)
+        self._storing.start()
+
+    def _store_in_thread(self, effect: AuthEffect, before: threading.Thread | None) -> None:
+        if before is not None:
+            before.join()  # so that nothing is unlocked before it has been saved
+        try:
+            result = self.auth_result(effect)
+        except BaseException as error:  # such as SystemExit: the login would wait for ever
+            result = RuntimeError(f"the storage of credentials has raised {error!r}")
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.run_soon(self._stored, effect, result)
+
+    def _stored(self, effect: AuthEffect, result: Any) -> None:
+        self.auth_ended(effect, result)
+        self.run_pending()
+
     def unexpected(self, error: Exception) -> None:
         log_unexpected(error)
+
+    def on_first_failure(self, event: Reconnecting) -> None:
+        log_first_failure(event)
 
     def on_handler_error(self, request: sansmcp.ServerRequest, error: Exception) -> None:
         _logger.error("the handler of %s failed", escape_controls(request.method), exc_info=error)

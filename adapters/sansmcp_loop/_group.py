@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from types import TracebackType
 from typing import Any, TypeAlias, TypeVar, overload
@@ -82,7 +82,7 @@ class ClientGroup(ServerGroup[Client]):
             # An exception would cancel the tasks, and clients in the middle of their end.
             stack.push_async_callback(_close_all, opening, closing)
             for server, reason in errors:
-                self.leave_out(server, reason)
+                self.leave_out(server.name, reason)
             self._stack = stack.pop_all()
         return self
 
@@ -108,16 +108,24 @@ class ClientGroup(ServerGroup[Client]):
     ) -> bool | None:
         return await self._stack.__aexit__(kind, error, traceback)
 
-    async def tools(self) -> list[sansmcp.schema.Tool]:
-        """Return the tools of all servers. Raises the exceptions of :meth:`call_tool`.
+    async def tools(self) -> AsyncGenerator[sansmcp.schema.Tool, None]:
+        """Iterate over the tools of all servers, as ``tools()`` of a client does over its own.
 
-        A name that several servers have becomes SERVER_NAME. A server without the capability for
-        tools is not asked.
+        All lists are read before the first tool: a name that several servers have becomes
+        SERVER_NAME. A server without the capability for tools is not asked; one whose list cannot
+        be read is left out, as one that cannot be connected to.
         """
+        for tool in await self._read_tools():
+            yield tool
+
+    async def _read_tools(self) -> list[sansmcp.schema.Tool]:
         lists: dict[str, list[sansmcp.schema.Tool]] = {}
         for name, client in self.clients.items():
             if client.has_tools:
-                lists[name] = [tool async for tool in client.tools()]
+                try:
+                    lists[name] = [tool async for tool in client.tools()]
+                except sansmcp.CallError as error:
+                    self.leave_out(name, error)
         return self.set_tools(lists)
 
     @overload
@@ -145,7 +153,7 @@ class ClientGroup(ServerGroup[Client]):
     async def call_tool(
         self, name: str, arguments: Mapping[str, Any] | None = None, **settings: Any
     ) -> Any:
-        """Call a tool by its name of :meth:`tools`, which this calls first if nothing else has.
+        """Call a tool by its name of :meth:`tools`; the lists are read first if they were not.
 
         The arguments and exceptions are those of ``call_tool()`` of a client.
 
@@ -153,6 +161,6 @@ class ClientGroup(ServerGroup[Client]):
             LocalProtocolError: no server has the tool.
         """
         if not self.has_listed:
-            await self.tools()
+            await self._read_tools()
         found = self.find_tool(name)
         return await self.clients[found.server].call_tool(found.own_name, arguments, **settings)

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import sansmcp
 from sansmcp.app import Handler
 from sansmcp.events import ClientResponseReceived
+from sansmcp.messages import Params
 from sansmcp_threads import Call, ThreadPool
 
 from ._loops import Loop
@@ -42,7 +43,11 @@ class HandlerOwner(Protocol):
 
 
 class CallFromThread(Call):
-    """The call object of a plain handler. Its methods run in the loop while the thread waits."""
+    """The call object of a plain handler. Its methods run in the loop while the thread waits.
+
+    Other code may have got hold of the call and use it in the loop's own thread, which must not
+    wait for itself. There a method does its work at once, or raises if it would have to wait.
+    """
 
     def __init__(self, call: sansmcp.ServerCall, serving: HandlerOwner) -> None:
         super().__init__(call)
@@ -54,6 +59,8 @@ class CallFromThread(Call):
         """
         self._current: Future[Any] | None = None
         """The outcome of the method that runs in the loop, or ran there last."""
+        self._is_used_in_loop = False
+        """True while the loop itself runs a method, for which no thread waits."""
 
     @property
     def is_working(self) -> bool:
@@ -69,7 +76,30 @@ class CallFromThread(Call):
 
     # In the thread
 
+    def become_task(self) -> None:
+        self._check_thread("become_task")
+        super().become_task()
+
+    def save_progress(self, state: Any) -> None:
+        self._check_thread("save_progress")
+        super().save_progress(state)
+
+    def ask(self, method: str, params: Params | None = None, *, timeout: float = 300.0) -> Any:
+        self._check_thread("ask")
+        return super().ask(method, params, timeout=timeout)
+
+    def _check_thread(self, name: str) -> None:
+        """Raise LocalProtocolError in the loop's thread, where ``name`` would wait for ever."""
+        if self._serving.loop.is_here():
+            raise sansmcp.LocalProtocolError(
+                f"call.{name}() of a plain handler waits for the event loop and was called in it. "
+                f"Call it in a thread (await asyncio.to_thread(call.{name}, ...), or "
+                "trio.to_thread.run_sync), or make the handler an async function"
+            )
+
     def _perform(self, act: Callable[[], Any]) -> Any:
+        if self._serving.loop.is_here():
+            return self._perform_at_once(act)
         outcome: Future[Any] = Future()
         with self._lock:
             self._check()
@@ -85,6 +115,15 @@ class CallFromThread(Call):
 
     # In the loop
 
+    def _perform_at_once(self, act: Callable[[], Any]) -> None:
+        """Call ``act`` in the loop. What it sends is queued, however much waits to be sent."""
+        self._check()
+        was_used, self._is_used_in_loop = self._is_used_in_loop, True
+        try:
+            act()
+        finally:
+            self._is_used_in_loop = was_used
+
     def _carry_out(self, act: Callable[[], Any], outcome: Future[Any]) -> None:
         self._current = outcome
         try:
@@ -97,6 +136,8 @@ class CallFromThread(Call):
         """Drive the machine, and let the thread go on when the send buffer is low enough."""
         self._serving.run_pending()
         outcome = self._current
+        if self._is_used_in_loop:
+            return
         assert outcome is not None
         if self._call.is_above_high_water:
             self._serving.loop.spawn(self._wait_for_room, outcome)

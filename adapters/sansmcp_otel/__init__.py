@@ -13,7 +13,10 @@ is told to send it.
 Source: the semantic conventions of OpenTelemetry for MCP; SEP-414.
 """
 
-from ._client import ClientObserver
-from ._server import ServerObserver, trace_handlers
+from sansmcp import _lazy
+
+with _lazy.needing(__name__, "otel", "opentelemetry"):
+    from ._client import ClientObserver
+    from ._server import ServerObserver, trace_handlers
 
 __all__ = ["ClientObserver", "ServerObserver", "trace_handlers"]

@@ -21,7 +21,7 @@ from sansmcp.events import (
 )
 from sansmcp.messages import Params
 
-from ._names import ERROR, error_type, metric_attributes, span_of
+from ._names import ERROR, Series, error_type, span_of
 
 
 @attrs.frozen
@@ -56,6 +56,7 @@ class ClientObserver(sansmcp.Observer):
         self._reconnects = meter.create_counter(
             "sansmcp.client.reconnects", "{reconnect}", "Connections that were made again"
         )
+        self._series = Series()
         self._running: dict[int, _Running] = {}
         self._version = ""
 
@@ -92,4 +93,4 @@ class ClientObserver(sansmcp.Observer):
             running.span.set_status(StatusCode.ERROR, str(error))
         running.span.end()
         elapsed = perf_counter() - running.started
-        self._duration.record(elapsed, metric_attributes(running.attributes, kind))
+        self._duration.record(elapsed, self._series.attributes(running.attributes, kind))

@@ -23,7 +23,7 @@ from sansmcp.events import (
 )
 from sansmcp.http import RequestPart, ResponsePart
 
-from ._names import ERROR, error_type, metric_attributes, span_of
+from ._names import ERROR, Series, error_type, is_known_tool, span_of
 
 
 def trace_handlers(
@@ -47,6 +47,8 @@ def trace_handlers(
         "mcp.server.operation.duration", "s", "The duration of a run of a handler"
     )
 
+    series = Series()
+
     @contextmanager
     def traced(call: sansmcp.BaseCall[Any, Any]) -> Generator[None, None, None]:
         name, attributes = span_of(call.method, call.params)
@@ -69,7 +71,9 @@ def trace_handlers(
             raise
         finally:
             span.end()
-            duration.record(perf_counter() - began, metric_attributes(attributes, kind))
+            is_known = is_known_tool(app.input_schema, attributes)
+            kept = series.attributes(attributes, kind, is_known=is_known)
+            duration.record(perf_counter() - began, kept)
 
     app.around(traced)
 

@@ -12,6 +12,7 @@ import sansmcp_loop
 from sansmcp.base_client import BaseClient, OnProgress
 from sansmcp.effects import AbortExchange, OpenExchange, TransportEffect
 from sansmcp.events import ClientEvent
+from sansmcp.http import Unsent
 from sansmcp.messages import Params
 from sansmcp.types import Unpack
 from sansmcp_loop import RequestHandler, Task, current_loop
@@ -70,7 +71,8 @@ class LoopClient(sansmcp_loop.AwaitableClient):
         connection.driver.send(effect.exchange, request)
 
     def _refused(self, exchange: int, connection: sansmcp.ClientConnection) -> None:
-        connection.connection_lost("connection refused", now=self.now())
+        unsent = Unsent.UNREACHABLE
+        connection.connection_lost("connection refused", unsent=unsent, now=self.now())
         self.over(exchange)
         self.run_pending()
 
@@ -148,6 +150,9 @@ class PendingCall:
     def __init__(self, network: Network, task: asyncio.Task[Any]) -> None:
         self._network = network
         self._task = task
+
+    def __repr__(self) -> str:
+        return f"<PendingCall{' ended' if self.is_done else ''}>"
 
     @property
     def is_done(self) -> bool:
@@ -321,6 +326,9 @@ class Client(BaseClient[Any, None]):
     def close(self) -> None:
         """End the session. Calls in flight fail with RequestCancelled. May be called twice."""
         self._network.loop.run(self._client.aclose())
+
+    def __repr__(self) -> str:
+        return repr(self._client).replace(type(self._client).__name__, "Client", 1)
 
     async def open(self) -> None:
         """Do the handshake, and collect events from now on."""

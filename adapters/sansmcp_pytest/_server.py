@@ -131,6 +131,9 @@ class Server:
         self._grace = graceful_timeout
         self._is_up = True
 
+    def __repr__(self) -> str:
+        return f"<Server {self.url} {self._serving.core.app.name!r}>"
+
     @property
     def url(self) -> str:
         """The URL of its MCP endpoint."""

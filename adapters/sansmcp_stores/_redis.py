@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import logging
+import math
 import re
 import secrets
 import time
@@ -22,6 +23,7 @@ from sansmcp import (
     Page,
     RateLimit,
     StreamKey,
+    _lazy,
 )
 
 from ._redis_scripts import APPEND, DROP, FORGET, READ, TAKE, USE
@@ -37,11 +39,17 @@ else:
 
 _logger = logging.getLogger("sansmcp")
 
-_KINDS = {kind: letter.encode() for kind, letter in zip(EntryKind, "mbitokfw", strict=True)}
+_KINDS = {kind: letter.encode() for kind, letter in zip(EntryKind, "mbitokfw?", strict=True)}
 _LETTERS = {letter: kind for kind, letter in _KINDS.items()}
 
 _SAFE_NAME = re.compile(r"[A-Za-z0-9_.-]{1,150}", re.ASCII)
 _PREFIX = re.compile(r"[A-Za-z0-9_.:/-]{1,100}", re.ASCII)
+
+_KEY_INTERVAL = 10.0
+"""Seconds between two looks at the key of signed states."""
+
+_MAX_KEYS = 3
+"""The key and those before it that are known."""
 
 _TIMEOUT = 2.0
 """Seconds for a connection, and for a command."""
@@ -164,11 +172,16 @@ class RedisStore:
         self._owns_client = False
         self._used_at: dict[str, float] = {}
         """When the use of a session was recorded by this process, by its index."""
-        self._secret: bytes | None = None
+        self._secrets: tuple[bytes, ...] = ()
+        """The key in Redis, then those that were there before. Written by the thread of the worker,
+        and once by the thread that asks for it first.
+        """
+        self._looked_at = -math.inf
+        """When that key was looked for last."""
         self._is_checked = False
         self._watches = RedisWatches(client, prefix)
         self._worker = StoreWorker[_Operation, Any](
-            self._perform, look=self._watches.update, name="sansmcp RedisStore"
+            self._perform, look=self._look, name="sansmcp RedisStore"
         )
 
     @classmethod
@@ -237,24 +250,40 @@ class RedisStore:
             LocalProtocolError: the key of the secret holds something else.
             redis.RedisError: Redis refuses, for instance because the password is wrong.
         """
-        if self._secret is None:
+        if not self._secrets:
             try:
-                self._secret = self._shared_secret()
+                self._secrets = (self._shared_secret(secrets.token_bytes(32)),)
             except (self._errors.AuthenticationError, self._errors.AuthorizationError):
                 raise  # the library derives them from its ConnectionError
             except (self._errors.ConnectionError, self._errors.TimeoutError) as error:
+                why = str(error).rstrip(".")
                 raise ConnectionError(
-                    f"Redis is out of reach: {error}. Start Redis before the server, or give the "
+                    f"Redis is out of reach: {why}. Start Redis before the server, or give the "
                     "server a state_signer: it then starts without Redis, and refuses new sessions "
                     "until Redis works"
                 ) from error
             self._check_settings()
-        return self._secret
+        return self._secrets[0]
 
-    def _shared_secret(self) -> bytes:
-        """Return the secret in Redis; make it if there is none."""
+    def state_keys(self) -> tuple[bytes, ...]:
+        """Return the keys of a StateSigner: :attr:`secret`, and those that it was before.
+
+        If Redis loses the key, the processes that have it write it again. If a new process was
+        faster, the others take its key, and still know their own.
+        """
+        if time.monotonic() >= self._looked_at + _KEY_INTERVAL:
+            self._worker.wake()
+        return self._secrets
+
+    def _shared_secret(self, default: bytes) -> bytes:
+        """Return the secret in Redis; write ``default`` if there is none."""
         name = f"{self._prefix}:secret"
-        self._client.set(name, secrets.token_bytes(32), nx=True)
+        if self._client.set(name, default, nx=True) and self._secrets:
+            _logger.warning(
+                "RedisStore: Redis has lost %s, the key of signed states, and perhaps more; it was "
+                "written again. Set appendonly yes and maxmemory-policy noeviction",
+                name,
+            )
         found: Any = self._client.get(name)
         if not isinstance(found, bytes) or len(found) != 32:
             raise LocalProtocolError(f"The key {name} of Redis must hold 32 bytes; delete it")
@@ -362,6 +391,33 @@ class RedisStore:
 
     # In the thread of the worker
 
+    def _look(self) -> float | None:
+        """Update the watches and the key. Returns the seconds until it is time for the key again.
+
+        Reading it from time to time also keeps Redis from evicting it first, by most policies.
+        """
+        self._watches.update()
+        if not self._secrets:
+            return None
+        wait = self._looked_at + _KEY_INTERVAL - time.monotonic()
+        if wait > 0:
+            return wait
+        self._looked_at = time.monotonic()
+        try:
+            found = self._shared_secret(self._secrets[0])
+        except (self._errors.RedisError, LocalProtocolError) as error:
+            _logger.debug("RedisStore: %s: %s", type(error).__name__, error)
+            return _KEY_INTERVAL
+        if found != self._secrets[0]:
+            _logger.warning(
+                "RedisStore: %s:secret, the key of signed states, has changed in Redis; new "
+                "states are signed with it. A process that knows only one of both keys refuses the "
+                "states of the other",
+                self._prefix,
+            )
+            self._secrets = (found, *(key for key in self._secrets if key != found))[:_MAX_KEYS]
+        return _KEY_INTERVAL
+
     def _perform(self, operations: Sequence[_Operation]) -> Sequence[Any]:
         """Perform operations with one round trip."""
         records = self._records_of_use(operations)
@@ -466,10 +522,9 @@ class RedisStore:
 
 
 def _library() -> Any:
-    try:
+    with _lazy.needing("RedisStore", "redis", "redis"):
         import redis
-    except ImportError as error:
-        raise ImportError("RedisStore needs the extra: pip install sansmcp[redis]") from error
+
     return redis
 
 
@@ -495,4 +550,5 @@ def _encode_entry(entry: Entry) -> bytes:
 
 
 def _decode_entry(seq: int, stored: bytes) -> Entry:
-    return Entry(seq, stored[2:], stored[1:2] == b"1", _LETTERS[stored[:1]])
+    kind = _LETTERS.get(stored[:1], EntryKind.UNKNOWN)
+    return Entry(seq, stored[2:], stored[1:2] == b"1", kind)

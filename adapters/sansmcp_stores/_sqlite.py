@@ -85,7 +85,7 @@ class SqliteStore:
 
         Raises:
             PermissionError: a file is a symbolic link, belongs to another user, or can be used by
-                others.
+                others; or others can write the folder.
             LocalProtocolError: the path names no file, or the file of the key holds no key.
             sqlite3.Error: the file is no database, is damaged, or is in use for too long.
             OSError: a file cannot be created, read or written.

@@ -22,7 +22,7 @@ from sansmcp import AppendResult, Entry, EntryKind, Limits, LocalProtocolError, 
 from sansmcp.effects import StoreAppend, StoreEffect, StoreRead, StoreTake
 from sansmcp.store import aged
 
-from ._private_files import create_private
+from ._private_files import check_private_files, create_private
 
 Outcome: TypeAlias = AppendResult | Page | float | None
 """What a StoreEffect returns."""
@@ -362,14 +362,8 @@ class SqliteFile:
 
     def _entry(self, seq: object, data: object, final: object, kind: object) -> Entry:
         """An entry as it is in the file, where any column can hold a value of any type."""
-        if (
-            isinstance(seq, int)
-            and seq > 0
-            and isinstance(data, bytes)
-            and isinstance(kind, str)
-            and kind in _KINDS
-        ):
-            return Entry(seq, data, bool(final), _KINDS[kind])
+        if isinstance(seq, int) and seq > 0 and isinstance(data, bytes) and isinstance(kind, str):
+            return Entry(seq, data, bool(final), _KINDS.get(kind, EntryKind.UNKNOWN))
         raise self._damaged(f"no entry: {(seq, data, final, kind)!r:.100}")
 
     def _numbers(self, query: str, values: tuple[object, ...] = ()) -> tuple[float, ...] | None:
@@ -484,6 +478,8 @@ class SqliteFile:
         )
         try:
             connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA schema_version")  # opens all of its files
+            check_private_files(self.path)
         except BaseException:
             connection.close()
             raise

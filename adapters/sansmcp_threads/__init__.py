@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from ._call import Call, ThreadCall
     from ._client import Client, ConcurrentClient, PendingCall, check_plain
-    from ._driver import ThreadedServerDriver
+    from ._driver import ThreadedServerCall, ThreadedServerDriver
     from ._fetch import Fetch, FetchClient, connect, on_abort
     from ._group import ClientGroup
     from ._thread_pool import ThreadPool
@@ -26,7 +26,7 @@ else:
             "._client": ("Client", "ConcurrentClient", "PendingCall", "check_plain"),
             "._fetch": ("Fetch", "FetchClient", "connect", "on_abort"),
             "._group": ("ClientGroup",),
-            "._driver": ("ThreadedServerDriver",),
+            "._driver": ("ThreadedServerCall", "ThreadedServerDriver"),
             "._thread_pool": ("ThreadPool",),
             "sansmcp_local": ("DriverSettings",),
         },
@@ -43,6 +43,7 @@ __all__ = [
     "PendingCall",
     "ThreadCall",
     "ThreadPool",
+    "ThreadedServerCall",
     "ThreadedServerDriver",
     "check_plain",
     "connect",

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from functools import partial
-from typing import Any, TypeAlias, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
 
 import sansmcp
 from sansmcp import PendingResult, typed_results
@@ -18,10 +18,10 @@ from sansmcp.auth.options import Login
 from sansmcp.base_client import OnProgress
 from sansmcp.codecs.conversion import check_convertible
 from sansmcp.drivers.client import RequestHandler
-from sansmcp.events import ClientEvent
+from sansmcp.events import ClientEvent, Reconnecting
 from sansmcp.messages import Params
-from sansmcp.types import Self, Unpack, escape_controls
-from sansmcp_local import ki_protected, ki_unprotected, log_unexpected
+from sansmcp.types import Self, Unpack, escape_controls, shown_call
+from sansmcp_local import ki_protected, ki_unprotected, log_first_failure, log_unexpected
 
 _logger = logging.getLogger("sansmcp")
 
@@ -39,10 +39,10 @@ class Client(sansmcp.ClientDriver[Any, None]):
         self._is_open, self._is_closed = PendingResult(), PendingResult()
         for method, answer in (request_handlers or {}).items():
             check_plain(f"request_handlers[{method!r}]", answer)
-        functions = {
-            method: _interruptible(answer) for method, answer in (request_handlers or {}).items()
+        super().__init__(core, request_handlers, self._is_open, self._is_closed)
+        self._request_handlers = {
+            method: _interruptible(answer) for method, answer in self._request_handlers.items()
         }
-        super().__init__(core, functions, self._is_open, self._is_closed)
         self._lock = threading.RLock()
 
     def __enter__(self) -> Self:
@@ -173,6 +173,26 @@ class Client(sansmcp.ClientDriver[Any, None]):
             return result
         return typed_results.typed_tool_result(result, result_type)
 
+    if TYPE_CHECKING:  # the methods of BaseClient, with the types of their results
+
+        def list_tools(self, cursor: str | None = None) -> sansmcp.schema.ListToolsResult: ...
+
+        def list_resources(
+            self, cursor: str | None = None
+        ) -> sansmcp.schema.ListResourcesResult: ...
+
+        def list_resource_templates(
+            self, cursor: str | None = None
+        ) -> sansmcp.schema.ListResourceTemplatesResult: ...
+
+        def list_prompts(self, cursor: str | None = None) -> sansmcp.schema.ListPromptsResult: ...
+
+        def read_resource(self, uri: str) -> sansmcp.schema.ReadResourceResult: ...
+
+        def get_prompt(
+            self, name: str, arguments: Mapping[str, str] | None = None
+        ) -> sansmcp.schema.GetPromptResult: ...
+
     def tools(self) -> Iterator[sansmcp.schema.Tool]:
         """Iterate over all tools; each page is requested when it is needed.
 
@@ -192,6 +212,54 @@ class Client(sansmcp.ClientDriver[Any, None]):
     def resource_templates(self) -> Iterator[sansmcp.schema.ResourceTemplate]:
         """Iterate over all resource templates, as :meth:`tools` does."""
         return self._items(typed_results.RESOURCE_TEMPLATES)
+
+    def skills(self) -> Iterator[sansmcp.Skill]:
+        """Iterate over the skills that the server lists; it may have others, too.
+
+        No file is read. The iterator raises LocalProtocolError if the server declares no skills,
+        and the exceptions of :meth:`tools`.
+        """
+        sansmcp.skills.check_declared(self.connected.capabilities)
+        for entry in self._items(sansmcp.skills.SKILLS):
+            yield sansmcp.skills.skill_of(entry, self.core.target)
+
+    def get_skill(self, uri: str) -> sansmcp.Skill:
+        """Return the skill of a URI, which need not be listed, as it is now.
+
+        Raises:
+            LocalProtocolError: the server declares no skills.
+            CallError, JsonRpcError: as in :meth:`call`.
+        """
+        sansmcp.skills.check_declared(self.connected.capabilities)
+        result = self.call(*sansmcp.skills.get_request(uri))
+        return sansmcp.skills.skill_in(result, self.core.target)
+
+    def read_skill(self, skill: sansmcp.Skill, path: str | None = None) -> str | bytes:
+        """Read a file of a skill, and verify that it is what the entry says.
+
+        Digest and size are verified, and of ``SKILL.md`` the frontmatter, which needs the extra
+        ``skills``. Nothing is kept: what is read again is verified again. Ask a person before a
+        model gets it, say which server it is from, and do nothing that its frontmatter asks for
+        without asking, too.
+
+        Args:
+            skill: the entry, of :meth:`skills` or :meth:`get_skill` of a client of this server.
+            path: the path of the file in the folder of the skill, as its URI has it; None for its
+                ``SKILL.md``.
+
+        Returns:
+            The text, or the bytes of what is no text.
+
+        Raises:
+            SkillMismatch: the file is not what the entry says, or is not listed in it.
+            LocalProtocolError: the skill is of another server.
+            ModuleNotFoundError: the extra is not installed.
+            CallError, JsonRpcError: as in :meth:`call`.
+        """
+        from sansmcp_skills import parse_frontmatter
+
+        uri = sansmcp.skills.file_uri(skill, path, self.core.target)
+        return sansmcp.skills.verified(skill, uri, self.read_resource(uri), parse_frontmatter)
 
     def _items(self, listing: typed_results.Listing) -> Iterator[Any]:
         pages = typed_results.Pages(listing)
@@ -309,6 +377,9 @@ class Client(sansmcp.ClientDriver[Any, None]):
     def unexpected(self, error: Exception) -> None:
         log_unexpected(error)
 
+    def on_first_failure(self, event: Reconnecting) -> None:
+        log_first_failure(event)
+
     def on_handler_error(self, request: sansmcp.ServerRequest, error: Exception) -> None:
         _logger.error("the handler of %s failed", escape_controls(request.method), exc_info=error)
 
@@ -318,9 +389,13 @@ class PendingCall(PendingResult):
 
     handle: int
 
-    def __init__(self, client: ConcurrentClient) -> None:
+    def __init__(self, client: ConcurrentClient, method: str, params: Params | None) -> None:
         super().__init__()
         self._client = client
+        self._what = method, params
+
+    def __repr__(self) -> str:
+        return f"<PendingCall {shown_call(*self._what)}{' ended' if self.is_done else ''}>"
 
     def result(self, timeout: float | None = None) -> Any:
         """Wait for the end of the call, and return its result.
@@ -360,7 +435,7 @@ class ConcurrentClient(Client):
         """
         check_plain("on_progress", on_progress)
         with self.using():
-            pending = PendingCall(self)
+            pending = PendingCall(self, method, params)
             pending.handle = self.begin_call(pending, method, params, on_progress, settings)
             try:
                 self.flush()

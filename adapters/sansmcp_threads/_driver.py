@@ -26,6 +26,9 @@ from ._thread_pool import ThreadPool
 
 _logger = logging.getLogger("sansmcp")
 
+_SHOWN = 5
+"""Async handlers that an error names."""
+
 
 class ThreadedServerCall(Call):
     """The call object for handlers of a :class:`ThreadedServerDriver`."""
@@ -100,8 +103,14 @@ class ThreadedServerDriver(sansmcp.ServerDriver):
         """Set up the driver.
 
         Raises:
-            LocalProtocolError: the setting ``threads`` is below 1.
+            LocalProtocolError: the setting ``threads`` is below 1, or a handler is async.
         """
+        if found := parts.core.app.async_functions():
+            shown = ", ".join(found[:_SHOWN]) + (" and others" if len(found) > _SHOWN else "")
+            raise sansmcp.LocalProtocolError(
+                f"This server has no event loop, and these handlers are async: {shown}. Write def "
+                "instead of async def, or serve with sansmcp_asyncio, sansmcp_trio or sansmcp_asgi"
+            )
         super().__init__(parts.core, parts.store, parts.options.authenticate)
         self.moved = threading.Condition()
         """The lock of the machine; notified when its state has changed."""

@@ -13,9 +13,9 @@ from typing import Protocol, TypeAlias, runtime_checkable
 import sansmcp
 from sansmcp.drivers.client import RequestHandler
 from sansmcp.effects import AbortExchange, OpenExchange, TransportEffect
-from sansmcp.http import ResponsePart
+from sansmcp.http import ResponsePart, Unsent
 from sansmcp.types import Unpack
-from sansmcp_local import explains, interrupts_kept, ki_unprotected, new_client
+from sansmcp_local import connect_failure, explains, interrupts_kept, ki_unprotected, new_client
 
 from ._client import ConcurrentClient, check_plain
 from ._thread_pool import ThreadPool
@@ -30,6 +30,9 @@ Return the status, the headers, and an iterable over the pieces of the body, eac
 arrives. Follow no redirect and repeat no request. Raise any exception if the request fails; let the
 iterable raise one if the response is incomplete. If the iterable has a method ``close()``, as
 generators have, the client calls it at the end.
+
+With ``authorization``, servers name further URLs, which are requested. The client checks the
+addresses in them, and not those to which names lead: refuse these, if they are in your network.
 """
 
 _MAX_THREADS = 1000
@@ -180,7 +183,12 @@ class FetchClient(ConcurrentClient):
         try:
             self._fetch_parts(effect)
         except Exception as error:  # raised by ``fetch`` or the body that it returned
-            self._feed(effect.exchange, sansmcp.ConnectionLost(f"fetch has raised {error!r}"))
+            reason = f"fetch has raised {error!r}"
+            _, unsent = connect_failure(error, reason, effect.url)
+            # Of a connection that was refused it is known that it carried nothing. Other errors can
+            # come at any time.
+            known = unsent if unsent is Unsent.REFUSED else None
+            self._feed(effect.exchange, sansmcp.ConnectionLost(reason, unsent=known))
         finally:
             _current.request = None
             with self._changed:

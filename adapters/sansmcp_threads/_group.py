@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack
 from types import TracebackType
 from typing import Any, TypeVar, overload
@@ -40,7 +40,7 @@ class ClientGroup(ServerGroup[Client]):
                     connecting = self._connect(server, self.settings_of(server))
                     self.clients[server.name] = stack.enter_context(connecting)
                 except sansmcp.CallError as error:
-                    self.leave_out(server, error)
+                    self.leave_out(server.name, error)
             self._stack = stack.pop_all()
         return self
 
@@ -52,16 +52,23 @@ class ClientGroup(ServerGroup[Client]):
     ) -> bool | None:
         return self._stack.__exit__(kind, error, traceback)
 
-    def tools(self) -> list[sansmcp.schema.Tool]:
-        """Return the tools of all servers. Raises the exceptions of :meth:`call_tool`.
+    def tools(self) -> Iterator[sansmcp.schema.Tool]:
+        """Iterate over the tools of all servers, as ``tools()`` of a client does over its own.
 
-        A name that several servers have becomes SERVER_NAME. A server without the capability for
-        tools is not asked.
+        All lists are read before the first tool: a name that several servers have becomes
+        SERVER_NAME. A server without the capability for tools is not asked; one whose list cannot
+        be read is left out, as one that cannot be connected to.
         """
+        yield from self._read_tools()
+
+    def _read_tools(self) -> list[sansmcp.schema.Tool]:
         lists: dict[str, list[sansmcp.schema.Tool]] = {}
         for name, client in self.clients.items():
             if client.has_tools:
-                lists[name] = list(client.tools())
+                try:
+                    lists[name] = list(client.tools())
+                except sansmcp.CallError as error:
+                    self.leave_out(name, error)
         return self.set_tools(lists)
 
     @overload
@@ -89,7 +96,7 @@ class ClientGroup(ServerGroup[Client]):
     def call_tool(
         self, name: str, arguments: Mapping[str, Any] | None = None, **settings: Any
     ) -> Any:
-        """Call a tool by its name of :meth:`tools`, which this calls first if nothing else has.
+        """Call a tool by its name of :meth:`tools`; the lists are read first if they were not.
 
         The arguments and exceptions are those of ``call_tool()`` of a client.
 
@@ -97,6 +104,6 @@ class ClientGroup(ServerGroup[Client]):
             LocalProtocolError: no server has the tool.
         """
         if not self.has_listed:
-            self.tools()
+            self._read_tools()
         found = self.find_tool(name)
         return self.clients[found.server].call_tool(found.own_name, arguments, **settings)

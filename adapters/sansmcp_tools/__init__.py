@@ -6,9 +6,10 @@
     def add(a: int, b: int) -> int:
         return a + b
 
-    sansmcp_tools.run(tools)
+    if __name__ == "__main__":
+        sansmcp_tools.run(tools)
 
-``tools.app`` is an ordinary :class:`sansmcp.App`, which any adapter serves.
+``Tools`` is a :class:`sansmcp.App`, which any adapter serves.
 """
 
 from ._content import (

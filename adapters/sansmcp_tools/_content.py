@@ -12,7 +12,7 @@ from sansmcp.codecs.json import is_object
 from sansmcp.types import elide
 
 from ._revisions import Features
-from ._schemas import encode, to_json
+from ._schemas import check_json, encode, to_json
 
 
 @attrs.frozen
@@ -36,11 +36,15 @@ class Audio:
 
 @attrs.frozen
 class EmbeddedResource:
-    """The contents of a resource: in the result of a tool, in a prompt, or of a read resource."""
+    """The contents of a resource: in the result of a tool, in a prompt, or of a read resource.
+
+    ``meta``: members for their ``_meta``.
+    """
 
     uri: str
     contents: str | bytes
     mime_type: str | None = None
+    meta: Mapping[str, Any] | None = None
 
 
 @attrs.frozen
@@ -110,8 +114,20 @@ def tool_result(value: Any, features: Features, *, is_wrapped: bool | None) -> d
             output schema.
 
     Raises:
-        TypeError: a part of the value has no form in JSON.
+        TypeError: a part of the value is of a type without a form in JSON.
+        NotJsonError: a part of the value is not JSON.
     """
+    result = _result(value, features, is_wrapped=is_wrapped)
+    try:
+        for each in result["content"]:
+            _check_texts(each)
+    except UnicodeEncodeError:
+        check_json(result)
+        raise
+    return result
+
+
+def _result(value: Any, features: Features, *, is_wrapped: bool | None) -> dict[str, Any]:
     if isinstance(value, ToolResult):
         return _full_result(value, features)
     if value is None and is_wrapped is None:
@@ -136,7 +152,18 @@ def _full_result(result: ToolResult, features: Features) -> dict[str, Any]:
         members["structuredContent"] = to_json(result.structured)
     if result.meta is not None:
         members["_meta"] = dict(result.meta)
+    check_json({**members, "content": None})
     return members
+
+
+def _check_texts(block: Mapping[str, Any]) -> None:
+    """Raise UnicodeEncodeError for a text of a block with half a character."""
+    for value in block.values():
+        if isinstance(value, str):
+            if not value.isascii():
+                value.encode()
+        elif is_object(value):
+            _check_texts(value)
 
 
 def block(value: Any, features: Features) -> dict[str, Any]:
@@ -173,30 +200,38 @@ def contents_of(resource: EmbeddedResource) -> dict[str, Any]:
     """Return the contents of a resource, as text or in base64."""
     contents = resource.contents
     said = {"blob": _base64(contents)} if isinstance(contents, bytes) else {"text": contents}
-    return without_none({"uri": resource.uri, "mimeType": resource.mime_type, **said})
+    members = {"uri": resource.uri, "mimeType": resource.mime_type, **said, "_meta": resource.meta}
+    return without_none(members)
 
 
-def resource_result(value: Any, uri: str, mime_type: str | None) -> dict[str, Any]:
+def resource_result(
+    value: Any, uri: str, mime_type: str | None, meta: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
     """Return the result of reading a resource for what its function has returned.
 
     Args:
         value: a text, bytes, an EmbeddedResource or a list of them; anything else becomes JSON.
         uri: the URI that was read.
         mime_type: the media type; None for a usual one.
+        meta: ``_meta`` of contents without their own; None for none.
 
     Raises:
-        TypeError: the value has no form in JSON.
+        TypeError: the value is of a type without a form in JSON.
+        NotJsonError: a part of the value is not JSON.
     """
     parts = _parts(value)
+    default = {} if meta is None else {"_meta": meta}
     if parts and all(isinstance(each, EmbeddedResource) for each in parts):
-        return {"contents": [contents_of(each) for each in parts]}
+        contents = [{**default, **contents_of(each)} for each in parts]
+        check_json([each.get("_meta") for each in contents])
+        return {"contents": contents}
     if isinstance(value, str):
         whole = EmbeddedResource(uri, value, mime_type or "text/plain")
     elif isinstance(value, bytes):
         whole = EmbeddedResource(uri, value, mime_type or "application/octet-stream")
     else:
         whole = EmbeddedResource(uri, encode(to_json(value)), mime_type or "application/json")
-    return {"contents": [contents_of(whole)]}
+    return {"contents": [{**default, **contents_of(whole)}]}
 
 
 def prompt_messages(value: Any, features: Features) -> list[dict[str, Any]]:

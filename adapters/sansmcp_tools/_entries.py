@@ -27,7 +27,7 @@ Icons: TypeAlias = Sequence[Mapping[str, Any]]
 
 _BY_FEATURE = {
     "audio_and_hints": ("annotations",),
-    "structured": ("title", "outputSchema"),
+    "structured": ("title", "outputSchema", "_meta"),
     "icons": ("icons",),
 }
 """The members of a definition that clients know only with a feature."""
@@ -111,6 +111,8 @@ class Resource(Completable):
 
     template: Template
     mime_type: str | None
+    before: str
+    """A text before that which the function returns: the frontmatter of a skill."""
 
 
 @attrs.frozen(kw_only=True)

@@ -17,8 +17,9 @@ import msgspec
 from sansmcp import LocalProtocolError
 from sansmcp.codecs.json import as_object
 
+from ._arguments import arguments_from
 from ._errors import ToolError
-from ._schemas import JsonSchema, from_json, native, object_schema, resolved
+from ._schemas import JsonSchema, native, object_schema, resolved
 
 T = TypeVar("T")
 
@@ -82,7 +83,7 @@ class Form:
     def __init__(self, type: Any, message: str | None) -> None:
         self._type, self._is_wrapped = _fields_of(type)
         name = getattr(type, "__name__", str(type))
-        schema, _ = object_schema(self._type, f"The form {name}")
+        self._schema = schema = object_schema(self._type, f"The form {name}")[0]
         properties = {
             field: _simple(resolved(given, schema), schema, f"{name}.{field}")
             for field, given in cast("JsonSchema", schema.get("properties", {})).items()
@@ -105,7 +106,8 @@ class Form:
         match answer.get("action"):
             case "accept":
                 try:
-                    value = from_json(answer.get("content") or {}, self._type)
+                    content: Any = answer.get("content") or {}
+                    value = arguments_from(content, self._type, self._schema, json_texts=False)
                 except ValueError as error:
                     raise ToolError(f"The user's answer does not fit the form: {error}") from error
                 return Accepted(value.value if self._is_wrapped else value)

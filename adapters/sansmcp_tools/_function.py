@@ -14,9 +14,19 @@ from sansmcp import LocalProtocolError
 from sansmcp.app import is_async
 from sansmcp.types import elide
 
+from ._arguments import arguments_from
 from ._context import Context, ThreadContext
 from ._docstrings import parse_docstring
-from ._schemas import JsonSchema, from_json, native, object_schema, resolved, to_json
+from ._errors import NotJsonError
+from ._schemas import (
+    JsonSchema,
+    Parameter,
+    check_json,
+    native,
+    parameters_schema,
+    resolved,
+    to_json,
+)
 
 _EMPTY = inspect.Parameter.empty
 
@@ -35,6 +45,7 @@ class Function:
         struct: the parameters as the fields of a class.
         context: the name of the parameter for a context; None without one.
         is_strict: False if numbers and booleans are taken from strings.
+        json_texts: True if texts are read as JSON where the schema allows no text.
     """
 
     call: Callable[..., Any]
@@ -46,6 +57,7 @@ class Function:
     struct: type[msgspec.Struct]
     context: str | None
     is_strict: bool
+    json_texts: bool
 
     @property
     def parameters(self) -> dict[str, JsonSchema]:
@@ -65,7 +77,13 @@ class Function:
         Raises:
             ValueError: they do not fit; the text names the field.
         """
-        values = from_json(given, self.struct, strict=self.is_strict)
+        values = arguments_from(
+            dict(given),
+            self.struct,
+            self.schema,
+            json_texts=self.json_texts,
+            strict=self.is_strict,
+        )
         found = {name: getattr(values, name) for name in values.__struct_fields__}
         return {name: value for name, value in found.items() if value is not msgspec.UNSET}
 
@@ -77,7 +95,11 @@ class Function:
 
 
 def inspect_function(
-    function: Callable[..., Any], name: str | None, *, are_strings: bool = False
+    function: Callable[..., Any],
+    name: str | None,
+    *,
+    are_strings: bool = False,
+    json_texts: bool = True,
 ) -> Function:
     """Return what a function's signature and docstring say.
 
@@ -86,17 +108,22 @@ def inspect_function(
         name: the name by which clients know it; None is that of the function.
         are_strings: True if clients send all arguments as strings: numbers and booleans are then
             taken from them.
+        json_texts: True to read texts as JSON where the schema allows no text.
 
     Raises:
         LocalProtocolError: a parameter or its annotation cannot be used; the text says why.
     """
     if not callable(function):
-        raise LocalProtocolError(f"Decorate a function, and not {elide(function)}")
+        is_name = isinstance(cast(object, function), str)
+        advice = f"; for a name write name={function!r}" if is_name else ""
+        raise LocalProtocolError(f"Decorate a function, and not {elide(function)}{advice}")
+    _check_no_method(function)
     own = getattr(function, "__name__", type(function).__name__)
     hints = _hints(function, own)
     documentation = parse_docstring(inspect.getdoc(function))
     context: str | None = None
     fields: list[Any] = []
+    parameters: list[Parameter] = []
     defaults: dict[str, Any] = {}
     for parameter in inspect.signature(function).parameters.values():
         annotation = hints.get(parameter.name, Any)
@@ -107,15 +134,17 @@ def inspect_function(
             _check_context(annotation, function, own)
             continue
         _check_kind(parameter, own)
-        kind = _described(native(annotation), documentation.parameters.get(parameter.name))
-        if parameter.default is _EMPTY:
+        plain, described = native(annotation), documentation.parameters.get(parameter.name)
+        is_required = parameter.default is _EMPTY
+        parameters.append(Parameter(parameter.name, plain, described, is_required))
+        kind = _described(plain, described)
+        if is_required:
             fields.append((parameter.name, kind))
         else:
             fields.append((parameter.name, kind | msgspec.UnsetType, msgspec.UNSET))
             defaults[parameter.name] = parameter.default
     struct = msgspec.defstruct(own, fields, kw_only=True, forbid_unknown_fields=True)
-    schema, _ = object_schema(struct, f"A parameter of {own}")
-    schema = {key: value for key, value in schema.items() if key != "title"}
+    schema = parameters_schema(parameters, struct, f"A parameter of {own}")
     _add_defaults(schema, defaults)
     return Function(
         call=function,
@@ -127,7 +156,21 @@ def inspect_function(
         struct=struct,
         context=context,
         is_strict=not are_strings,
+        json_texts=json_texts,
     )
+
+
+def _check_no_method(function: Callable[..., Any]) -> None:
+    """Raise LocalProtocolError for a function of a class, which needs an object first."""
+    home = getattr(function, "__qualname__", "").rpartition(".")[0]
+    if not inspect.isfunction(function) or home[-1:] in ("", ">"):
+        return
+    if next(iter(inspect.signature(function).parameters), None) in ("self", "cls"):
+        name = function.__name__
+        raise LocalProtocolError(
+            f"{home}.{name} is a method of a class: make an object, and pass its method, as in "
+            f"tools.tool({home}().{name})"
+        )
 
 
 def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
@@ -171,9 +214,11 @@ def _described(kind: Any, description: str | None) -> Any:
 def _add_defaults(schema: JsonSchema, defaults: Mapping[str, Any]) -> None:
     for name, default in defaults.items():
         try:
-            schema["properties"][name]["default"] = to_json(default)
-        except (TypeError, ValueError):  # an object that marks a missing argument, for example
+            value = to_json(default)
+            check_json(value)
+        except (TypeError, ValueError, NotJsonError):  # an object for a missing argument, or NaN
             continue
+        schema["properties"][name]["default"] = value
 
 
 def _returns(hints: Mapping[str, Any]) -> Any:

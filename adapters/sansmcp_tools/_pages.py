@@ -10,12 +10,14 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterable
-from itertools import islice
+from collections.abc import Callable, Iterable
+from itertools import accumulate, islice
 from typing import Any, Protocol, TypeVar
 
 from sansmcp import JsonRpcError
 from sansmcp.codecs.jsonrpc import INVALID_PARAMS
+
+_PAGE_BYTES = 512 * 1024
 
 
 class Numbered(Protocol):
@@ -30,19 +32,25 @@ class Numbered(Protocol):
 _N = TypeVar("_N", bound=Numbered)
 
 
-def page_of(entries: Iterable[_N], cursor: Any, size: int) -> tuple[list[_N], str | None]:
+def page_of(
+    entries: Iterable[_N], cursor: Any, size: int, weight: Callable[[_N], int] | None = None
+) -> tuple[list[_N], str | None]:
     """Return the entries of a page, and the cursor of the next one, or None.
 
     Args:
         entries: all entries, in the order of their numbers.
         cursor: what a client sent, or None for the first page.
         size: the most entries of a page.
+        weight: how many of the 512 KiB of a page an entry takes; None if entries are small.
 
     Raises:
         JsonRpcError: the cursor is not one of these.
     """
     after = -1 if cursor is None else _number_of(cursor)
     found = list(islice((entry for entry in entries if entry.number > after), size + 1))
+    if weight is not None:
+        taken = accumulate(map(weight, found))
+        size = min(size, max(1, sum(total <= _PAGE_BYTES for total in taken)))
     if len(found) <= size:
         return found, None
     del found[size:]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import errno
+import inspect
+import logging
 import os
 import signal
 import stat
@@ -12,20 +15,28 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from sansmcp import App, LocalProtocolError
+import attrs
+
+from sansmcp import App, LocalProtocolError, SecurityPolicy
+from sansmcp.skills import LIST
 from sansmcp.types import Unpack
 from sansmcp_local import ServeSettings
 
 from ._tools import Tools
 
+_logger = logging.getLogger("sansmcp")
+
 HTTP_VARIABLE = "SANSMCP_HTTP"
 """The environment variable for ``--http``, as HOST:PORT."""
+
+_SCAN_INTERVAL = 2.0
+"""Seconds after which the files of skills are looked at again."""
 
 _DEFAULT = "127.0.0.1:8000"
 
 
 def run(
-    served: Tools | App,
+    app: App,
     *,
     arguments: Sequence[str] | None = None,
     **settings: Unpack[ServeSettings],
@@ -36,43 +47,91 @@ def run(
     a Unix socket, and several of them all of these. Without any the environment variable
     ``SANSMCP_HTTP`` names the address. Without that, too, the server uses standard input and output
     if standard input is a pipe, socket or file, as when a client has started the program, and else,
-    on a terminal, HTTP at 127.0.0.1:8000.
+    on a terminal, HTTP at 127.0.0.1:8000. ``--cors ORIGIN`` serves web pages of that origin, too.
+
+    Where the module that calls this is imported, as by ``sansmcp serve server:tools``, it logs a
+    warning and does nothing. So call it under ``if __name__ == "__main__":``.
 
     Args:
-        served: the tools, or an App.
+        app: the tools, or another App.
         arguments: the arguments of the command line; None are those of the program.
         settings: settings of :func:`sansmcp_asyncio.serve`. With ``http``, ``unix`` or ``stdio``
             among them the command line and the environment choose nothing.
 
     Raises:
         LocalProtocolError: the value of a setting is wrong.
-        OSError: the address cannot be bound.
-        SystemExit: the command line is not understood.
+        SystemExit: the address cannot be bound, or the command line is not understood; the text
+            for the user says why.
     """
+    module = _imported_by_others()
+    if module is not None:
+        _logger.warning(
+            "sansmcp_tools.run() serves nothing while the module %s is imported; put it under "
+            'if __name__ == "__main__":',
+            module,
+        )
+        return
     if settings.keys().isdisjoint(("http", "unix", "stdio")):
-        settings.update(chosen_settings(arguments))
+        settings.update(chosen_settings(arguments, settings.get("policy")))
     with suppress(KeyboardInterrupt):
-        asyncio.run(_serve(served, settings))
+        try:
+            asyncio.run(_serve(app, settings))
+        except OSError as error:
+            advice = ""
+            if error.errno == errno.EADDRINUSE:
+                advice = ". Stop the other program, or choose another address: --http 127.0.0.1:0"
+            raise SystemExit(f"Cannot serve: {error}{advice}") from error
 
 
-async def _serve(served: Tools | App, settings: Any) -> None:
+def _imported_by_others() -> str | None:
+    """Return the name of the module whose import calls :func:`run`; None if it is the program.
+
+    ``sansmcp serve server:tools`` imports a module that may also be a program. Its arguments are
+    those of another program then.
+    """
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_name != "<module>":
+        frame = frame.f_back
+    if frame is None:
+        return None
+    name = str(frame.f_globals.get("__name__"))
+    # Code that is run and not imported has no __spec__. A process that multiprocessing has started
+    # runs the program again under another name.
+    is_imported = frame.f_globals.get("__spec__") is not None and name != "__main__"
+    return name if is_imported or name == "__mp_main__" else None
+
+
+async def _serve(app: App, settings: Any) -> None:
     import sansmcp_asyncio
+    from sansmcp_loop import called_at
 
     loop = asyncio.get_running_loop()
-    app = served.app if isinstance(served, Tools) else served
     async with sansmcp_asyncio.serve(app, **settings) as serving:
-        if isinstance(served, Tools):
+        if isinstance(app, Tools):
             # From any thread, since plain functions may change the tools.
-            served.attach(
+            app.attach(
                 lambda method, params: loop.call_soon_threadsafe(serving.publish, method, params)
             )
-        with suppress(NotImplementedError):  # Windows
-            loop.add_signal_handler(signal.SIGTERM, serving.stop)
-        await serving.stopped.wait()
+        watching = loop.create_task(_watch_skills(app))
+        with called_at((signal.SIGTERM,), serving.stop):
+            await serving.stopped.wait()
+        watching.cancel()
 
 
-def chosen_settings(arguments: Sequence[str] | None) -> ServeSettings:
-    """Return the settings that the command line and the environment choose."""
+async def _watch_skills(app: App) -> None:
+    """Tell the clients when a file of a skill has changed; return if there are no skills."""
+    while isinstance(app, Tools) and LIST in app.handlers:
+        await asyncio.sleep(_SCAN_INTERVAL)
+        await asyncio.to_thread(app.refresh_skills)
+
+
+def chosen_settings(
+    arguments: Sequence[str] | None, policy: SecurityPolicy | None = None
+) -> ServeSettings:
+    """Return the settings that the command line and the environment choose.
+
+    ``policy``: the setting of the program, whose origins the command line replaces.
+    """
     parser = argparse.ArgumentParser(description="Serve MCP.")
     parser.add_argument("--stdio", action="store_true", help="serve standard input and output")
     parser.add_argument(
@@ -83,7 +142,27 @@ def chosen_settings(arguments: Sequence[str] | None) -> ServeSettings:
         help=f"serve HTTP (default: {_DEFAULT}; port 0: a free one)",
     )
     parser.add_argument("--unix", metavar="PATH", help="serve HTTP at a Unix socket")
+    parser.add_argument(
+        "--cors",
+        action="append",
+        metavar="ORIGIN",
+        help="serve web pages of this origin, such as https://app.example.com, and let browsers "
+        "give them the responses; * for all (default: none)",
+    )
     options = parser.parse_args(arguments)
+    chosen = _chosen_address(parser, options)
+    if options.cors is not None:
+        try:
+            chosen["policy"] = attrs.evolve(
+                policy or SecurityPolicy(), allowed_origins=options.cors, cors=True
+            )
+        except LocalProtocolError as error:
+            parser.error(str(error))
+    return chosen
+
+
+def _chosen_address(parser: argparse.ArgumentParser, options: argparse.Namespace) -> ServeSettings:
+    """Return the settings that tell where to serve."""
     chosen: ServeSettings = {}
     if options.stdio:
         chosen["stdio"] = True

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from sansmcp import BaseCall, JsonRpcError, RequestCancelled
+from sansmcp.drivers.server import exited
 
 from ._context import Context, NeedsInput, Questions, ThreadContext
 from ._function import Function
@@ -58,6 +59,8 @@ def _failed(error: BaseException, fail: Callable[[Exception], Any]) -> Any:
     questions = _questions_in(error)
     if questions is not None:
         return questions.required
+    if isinstance(error, SystemExit):
+        error = exited(error)
     if isinstance(error, Exception) and not isinstance(error, JsonRpcError | RequestCancelled):
         return fail(error)
     raise error

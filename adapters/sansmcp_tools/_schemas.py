@@ -8,18 +8,41 @@ module never imports it.
 from __future__ import annotations
 
 import functools
+import numbers
 import sys
-from collections.abc import Iterable, Mapping
-from typing import Any, cast, get_args
+from collections.abc import Iterable, Mapping, Sequence
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, cast, get_args, get_origin
 
+import attrs
 import msgspec
 
 from sansmcp import LocalProtocolError
+from sansmcp.codecs import json
+from sansmcp.codecs.conversion import mistakes_in
+
+from ._errors import NotJsonError
 
 JsonSchema = dict[str, Any]
 
 _DEFINITIONS = "$defs"
 _REFERENCE = "#/$defs/{name}"
+_PYTHON_NUMBERS = (bool, int, float)
+_PLAIN = (str, int, float, bool, NoneType, None)
+_OF_PLAIN = (list, dict, tuple, set, frozenset, Union, UnionType)
+_KNOWN_SCHEMAS = 1024
+"""How many schemas of plain types are kept; further ones are made anew."""
+
+
+@attrs.frozen
+class Parameter:
+    """A parameter of a function."""
+
+    name: str
+    type: Any
+    """What :func:`native` has returned."""
+    description: str | None
+    is_required: bool
 
 
 class _AnyInstance(type):
@@ -61,19 +84,23 @@ def from_json(value: Any, type: Any, *, strict: bool = True) -> Any:
     try:
         return msgspec.convert(value, type, strict=strict, str_keys=True, dec_hook=_decode)
     except msgspec.ValidationError as error:
-        raise ValueError(str(error).replace("`$.", "`")) from error
+        raise ValueError(mistakes_in(error).replace("`$.", "`")) from error
 
 
 def check_value(value: Any, type: Any) -> None:
     """Raise ValueError if a value of the application is not of a type.
 
-    Instances of classes have been checked where they were made.
+    Instances of classes have been checked where they were made. Numbers of libraries, such as those
+    of numpy, are numbers.
     """
     try:
-        msgspec.convert(value, type, dec_hook=lambda kind, value: value)
+        msgspec.convert(value, type, dec_hook=_unchanged)
     except msgspec.ValidationError as error:
-        text = f"The function has returned what its annotation does not allow: {error}"
-        raise ValueError(text) from None
+        try:
+            msgspec.convert(_with_numbers(value), type, dec_hook=_unchanged)
+        except msgspec.ValidationError:
+            text = f"The function has returned what its annotation does not allow: {error}"
+            raise ValueError(text) from None
 
 
 def to_json(value: Any) -> Any:
@@ -82,8 +109,27 @@ def to_json(value: Any) -> Any:
 
 
 def encode(value: Any) -> str:
-    """Return the JSON text of a value that :func:`to_json` has returned."""
-    return msgspec.json.encode(value).decode()
+    """Return the JSON text of a value that :func:`to_json` has returned.
+
+    Raises:
+        NotJsonError: a part of it is NaN, an infinity or half a character.
+    """
+    try:
+        text = msgspec.json.encode(value).decode()
+    except ValueError:
+        check_json(value)
+        raise
+    if "null" in text:  # msgspec writes NaN and infinities so, too
+        check_json(value)
+    return text
+
+
+def check_json(value: Any) -> None:
+    """Raise NotJsonError, with its place, for the first part of a value that is not JSON."""
+    try:
+        json.encode(value)
+    except LocalProtocolError as error:
+        raise NotJsonError(str(error).removeprefix("Not a JSON value: ")) from error
 
 
 def object_schema(type: Any, what: str, *, is_output: bool = False) -> tuple[JsonSchema, bool]:
@@ -110,6 +156,43 @@ def object_schema(type: Any, what: str, *, is_output: bool = False) -> tuple[Jso
     return _with_used(root, definitions), is_wrapped
 
 
+def parameters_schema(
+    parameters: Sequence[Parameter], struct: type[msgspec.Struct], what: str
+) -> JsonSchema:
+    """Return the schema of the arguments of a function.
+
+    Args:
+        parameters: the parameters.
+        struct: the same as the fields of a class.
+        what: what they belong to, as errors name it.
+
+    Raises:
+        LocalProtocolError: a type has no JSON schema.
+    """
+    if not all(_is_plain(parameter.type) for parameter in parameters):
+        schema, _ = object_schema(struct, what)
+        return {key: value for key, value in schema.items() if key != "title"}
+    # The types of most parameters are few, and msgspec takes long for a class.
+    properties: dict[str, JsonSchema] = {}
+    for parameter in parameters:
+        described = {} if parameter.description is None else {"description": parameter.description}
+        properties[parameter.name] = {**described, **_schema(parameter.type, what, "")[0]}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": [parameter.name for parameter in parameters if parameter.is_required],
+        "additionalProperties": False,
+    }
+
+
+def _is_plain(type: Any) -> bool:
+    """True for a type without classes of a program, and without words of its own."""
+    if type is Any or type in _PLAIN:
+        return True
+    origin = get_origin(type)
+    return origin is Literal or (origin in _OF_PLAIN and all(map(_is_plain, get_args(type))))
+
+
 def resolved(schema: JsonSchema, root: JsonSchema) -> JsonSchema:
     """Return a part of a schema, or the definition that it refers to with its own words added."""
     target = _resolve(schema, root.get(_DEFINITIONS, {}))
@@ -119,6 +202,8 @@ def resolved(schema: JsonSchema, root: JsonSchema) -> JsonSchema:
 def _schema(type: Any, what: str, mode: str) -> tuple[JsonSchema, dict[str, JsonSchema]]:
     lifted: dict[str, JsonSchema] = {}
     try:
+        if _is_plain(type):
+            return _plain_schema(type, repr(type)), {}
         (schema,), definitions = msgspec.json.schema_components(
             (type,),
             schema_hook=functools.partial(_describe, lifted, what, mode),
@@ -128,6 +213,13 @@ def _schema(type: Any, what: str, mode: str) -> tuple[JsonSchema, dict[str, Json
         raise LocalProtocolError(f"{what} has a type without a JSON schema: {error}") from error
     _merge(definitions, lifted, what)
     return schema, definitions
+
+
+@functools.lru_cache(_KNOWN_SCHEMAS)
+def _plain_schema(type: Any, order: str) -> JsonSchema:
+    """Return the schema of a plain type. ``order`` tells unions apart that are equal."""
+    (schema,), _ = msgspec.json.schema_components((type,))
+    return schema
 
 
 def _merge(definitions: dict[str, JsonSchema], more: Mapping[str, JsonSchema], what: str) -> None:
@@ -177,13 +269,43 @@ def _decode(type: Any, value: Any) -> Any:
     try:
         return _adapter(type).validate_python(value)
     except ValueError as error:
-        raise ValueError(_pydantic_text(error)) from error
+        raise ValueError(mistakes_in(error)) from error
 
 
 def _encode(value: Any) -> Any:
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json", by_alias=True)
-    raise TypeError(f"{type(value).__name__} has no form in JSON")
+    number = _number(value)
+    if number is value:
+        raise TypeError(f"{type(value).__name__} has no form in JSON")
+    return number
+
+
+def _with_numbers(value: Any) -> Any:
+    """Return a value with numbers of Python for those of libraries."""
+    if json.is_object(value):
+        return {name: _with_numbers(member) for name, member in value.items()}
+    if isinstance(value, list | tuple):
+        items = map(_with_numbers, cast("Sequence[Any]", value))
+        return tuple(items) if isinstance(value, tuple) else list(items)
+    return _number(value)
+
+
+def _number(value: Any) -> Any:
+    """Return the number of Python for one of a library; any other value unchanged."""
+    if type(value) in _PYTHON_NUMBERS:
+        return value
+    if isinstance(value, numbers.Integral):
+        return int(value)
+    if isinstance(value, numbers.Real):
+        return float(value)
+    # The truth values of numpy are no numbers.
+    is_numpy = type(value).__module__ == "numpy" and hasattr(value, "item")
+    return value.item() if is_numpy else value
+
+
+def _unchanged(type: Any, value: Any) -> Any:
+    return value
 
 
 def _adapter(type: Any) -> Any:
@@ -193,10 +315,3 @@ def _adapter(type: Any) -> Any:
     if not _is_pydantic(type):
         raise TypeError(f"{type!r} is not supported")
     return sys.modules["pydantic"].TypeAdapter(type)
-
-
-def _pydantic_text(error: ValueError) -> str:
-    """Return each mistake that pydantic has found, on one line."""
-    found: list[Any] = getattr(error, "errors", list)()
-    parts = [f"{'.'.join(map(str, each['loc']))}: {each['msg']}".lstrip(": ") for each in found]
-    return "; ".join(parts) or str(error)

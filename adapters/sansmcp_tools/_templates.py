@@ -41,6 +41,8 @@ class Template:
 
     def match(self, uri: str) -> dict[str, str] | None:
         """Return the values of the variables in a URI; None if the URI is not of this template."""
+        if not uri.startswith(self._literals[0]):
+            return None
         head, _, tail = uri.partition("?") if self.query else (uri, "", "")
         first, *following = self._literals
         if not following:
@@ -56,7 +58,7 @@ class Template:
     def _match_path(self, uri: str, first: str, following: list[str]) -> dict[str, str] | None:
         *between, last = following
         end = len(uri) - len(last)
-        if not uri.startswith(first) or not uri.endswith(last) or end < len(first):
+        if not uri.endswith(last) or end < len(first):
             return None
         start = len(first)
         values: list[str] = []

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import count
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import attrs
 
@@ -18,6 +19,7 @@ from sansmcp.codecs.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from sansmcp.errors import check_type
 from sansmcp.messages import Params
 from sansmcp.scopes import checked_scopes
+from sansmcp.skills import EXTENSION, GET, LIST, READ_DIRECTORY
 from sansmcp.types import elide, escape_controls
 
 from ._content import error_result, prompt_messages, resource_result, tool_result
@@ -35,13 +37,17 @@ from ._entries import (
     resource_definition,
     tool_definition,
 )
-from ._errors import ToolError
+from ._errors import NotJsonError, ToolError
 from ._function import Function, inspect_function
 from ._log_levels import LogLevels
 from ._pages import page_of
 from ._revisions import features_of
 from ._running import run
-from ._templates import parse_template
+from ._schemas import check_json
+from ._templates import Template, parse_template
+
+if TYPE_CHECKING:
+    from ._skills import NumberedEntry, SkillTable
 
 _F = TypeVar("_F", bound=Callable[..., Any])
 _E = TypeVar("_E", bound=Entry)
@@ -57,15 +63,16 @@ _MOST_COMPLETIONS = 100
 _FAILED = "The tool has failed. The log of the server has the reason"
 
 
-class Tools:
-    """Tools, resources and prompts made from functions, and the App that serves them.
+class Tools(App):
+    """An App with tools, resources and prompts made from functions.
 
     Args:
-        name, version, instructions: those of :class:`sansmcp.App`.
+        name, version, instructions, title, description, icons, website_url: those of
+            :class:`sansmcp.App`.
         page_size: the most entries of one page of a list.
-
-    Attributes:
-        app: the App, for any adapter, or for further handlers.
+        json_texts: True to take arguments of tools as language models send them: ``"5"``,
+            ``"true"`` and ``'["a"]'`` are read as JSON where the schema of a parameter allows no
+            text. False to refuse them.
 
     Raises:
         LocalProtocolError: an argument is of another type, or ``page_size`` is below 1.
@@ -77,21 +84,62 @@ class Tools:
         version: str = "0",
         instructions: str | None = None,
         *,
+        title: str | None = None,
+        description: str | None = None,
+        icons: Icons | None = None,
+        website_url: str | None = None,
         page_size: int = 100,
+        json_texts: bool = True,
     ) -> None:
         check_type(int, page_size=page_size)
+        check_type(bool, json_texts=json_texts)
         if page_size < 1:
             raise LocalProtocolError(f"page_size must be 1 or more, and is {page_size}")
         self._capabilities: dict[str, Any] = {}
-        self.app = App(name, version, instructions, self._capabilities, self._input_schema)
+        super().__init__(
+            name,
+            version,
+            instructions,
+            self._capabilities,
+            self._input_schema,
+            title=title,
+            description=description,
+            icons=icons,
+            website_url=website_url,
+        )
         self._page_size = page_size
+        self._json_texts = json_texts
         self._numbers = count()
         self._tools: dict[str, Tool] = {}
         self._resources: dict[str, Resource] = {}
         self._templates: dict[str, Resource] = {}
         self._prompts: dict[str, Prompt] = {}
         self._levels = LogLevels()
+        self._skills: SkillTable | None = None
+        self._skills_ttl = 0
         self._publishers: list[Callable[[str, Params | None], object]] = []
+
+    @property
+    def app(self) -> App:
+        """The tools themselves, since they are an App."""
+        return self
+
+    def async_functions(self) -> list[str]:
+        """Return what :meth:`sansmcp.App.async_functions` does, and the async functions here."""
+        tables: tuple[tuple[str, Mapping[str, Tool | Resource | Prompt]], ...] = (
+            ("tool", self._tools),
+            ("resource", {**self._resources, **self._templates}),
+            ("prompt", self._prompts),
+        )
+        return [
+            *super().async_functions(),
+            *(
+                f"the {kind} {name!r}"
+                for kind, entries in tables
+                for name, entry in entries.items()
+                if entry.function.is_async
+            ),
+        ]
 
     @overload
     def tool(self, function: _F, /) -> _F: ...
@@ -112,6 +160,7 @@ class Tools:
         open_world: bool | None = None,
         task: TaskRule = None,
         scopes: Collection[str] = (),
+        meta: Mapping[str, Any] | None = None,
     ) -> Callable[[_F], _F]: ...
 
     def tool(
@@ -129,6 +178,7 @@ class Tools:
         open_world: bool | None = None,
         task: TaskRule = None,
         scopes: Collection[str] = (),
+        meta: Mapping[str, Any] | None = None,
     ) -> Any:
         """Make a tool of a function: ``@tools.tool``, or ``@tools.tool(title=...)``.
 
@@ -148,6 +198,7 @@ class Tools:
             open_world: False if it stays within the server's own data (``openWorldHint``).
             task: when a call becomes a task; see :meth:`sansmcp.App.handler`.
             scopes: the scopes that a call needs; see there.
+            meta: members for ``_meta`` of the tool, such as ``{"ui": {"resourceUri": ...}}``.
 
         Raises:
             LocalProtocolError: there is a tool of this name, or the name, a parameter, an
@@ -163,14 +214,14 @@ class Tools:
         needed = checked_scopes(scopes)
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
-            found = inspect_function(function, name)
+            found = inspect_function(function, name, json_texts=self._json_texts)
             if not _TOOL_NAME.fullmatch(found.name):
                 raise LocalProtocolError(
                     f"{found.name!r} cannot be the name of a tool: take 1 to 128 letters, digits, "
                     "'_', '-' and '.'"
                 )
             output = output_of(found)
-            more = {"title": title, "description": description, "icons": icons}
+            more = {"title": title, "description": description, "icons": icons, "_meta": meta}
             tool = Tool(
                 number=next(self._numbers),
                 function=found,
@@ -181,8 +232,8 @@ class Tools:
             )
             self._add(self._tools, found.name, tool, "tools", self._serve_tools)
             if task is not None:
-                options = self.app.options["tools/call"]
-                self.app.options["tools/call"] = attrs.evolve(options, task=self._task_rule)
+                options = self.options["tools/call"]
+                self.options["tools/call"] = attrs.evolve(options, task=self._task_rule)
             return function
 
         return register if function is None else register(function)
@@ -197,6 +248,7 @@ class Tools:
         mime_type: str | None = None,
         icons: Icons | None = None,
         complete: Mapping[str, Completer] | None = None,
+        meta: Mapping[str, Any] | None = None,
     ) -> Callable[[_F], _F]:
         """Make a resource of a function, or, if the URI has variables, a template of resources.
 
@@ -211,6 +263,8 @@ class Tools:
             title, description, icons: as for :meth:`tool`.
             mime_type: the media type of the contents; None follows from what is returned.
             complete: completers of variables.
+            meta: members for ``_meta`` of the resource, and of contents that have none of their
+                own, such as ``{"ui": {"csp": ...}}``.
 
         Raises:
             LocalProtocolError: there is a resource of this URI, the template is not supported, or
@@ -218,24 +272,92 @@ class Tools:
         """
         check_type(str, uri=uri)
         template = parse_template(uri)
+        more: dict[str, Any] = {"title": title, "description": description, "icons": icons}
 
         def register(function: _F) -> _F:
-            found = inspect_function(function, name, are_strings=True)
-            _check_variables(found, template.path, template.query, uri)
-            more = {"title": title, "description": description, "icons": icons}
-            resource = Resource(
-                number=next(self._numbers),
-                function=found,
-                definition=resource_definition(found, template, mime_type, **more),
-                template=template,
-                mime_type=mime_type,
-                complete=_checked_completers(found, complete),
+            self._register_resource(
+                function, template, name, mime_type, complete=complete, _meta=meta, **more
             )
-            entries = self._templates if template.variables else self._resources
-            self._add(entries, uri, resource, "resources", self._serve_resources)
             return function
 
         return register
+
+    def skills(
+        self, folder: str | os.PathLike[str], *, prefix: str = "", max_age: float = 0
+    ) -> None:
+        """Serve the skills of a folder: it is one itself, or has some at any depth.
+
+        A skill is a folder with a ``SKILL.md``, whose frontmatter has the name of the folder and a
+        description. Clients get the frontmatter, and digest and size of each file, and read the
+        files as resources: ``skill://`` and the path. Links and names that begin with a dot are
+        left out. The files are looked at again at requests, at most once a second, so clients see
+        what is there; see :meth:`refresh_skills` for telling them. A skill that can no longer be
+        served is left out, and the log says why. Needs the extra ``skills``.
+
+        Args:
+            folder: the folder.
+            prefix: what comes before the path of each skill in its URI, such as ``acme/billing``.
+            max_age: seconds for which clients of 2026-07-28 may keep lists and entries of all
+                skills; the last call counts.
+
+        Raises:
+            LocalProtocolError: the folder has no skill; one breaks the rules, has more than 512
+                files or 16 MiB; or there is a skill of the same URI.
+            ModuleNotFoundError: the extra is not installed.
+        """
+        from sansmcp_skills import SkillFolder
+
+        check_type(str, prefix=prefix)
+        check_type((int, float), max_age=max_age)
+        self._served_skills().add_folder(SkillFolder(folder, prefix))
+        self._skills_ttl = int(max(max_age, 0) * 1000)
+        self._changed("resources")
+
+    def skill(
+        self, path: str, *, description: str, frontmatter: Mapping[str, Any] | None = None
+    ) -> Callable[[_F], _F]:
+        """Make a skill of a function, which returns the text of ``SKILL.md`` below its frontmatter.
+
+        Clients cannot verify it (it is ``"dynamic"``), and some do not load it. The function is
+        called for each ``resources/read`` of it. Needs the extra ``skills``.
+
+        Args:
+            path: the path of the skill in its URI; the last part is its name: 1 to 64 of a-z, 0-9
+                and ``-``.
+            description: what it is for, and when to use it.
+            frontmatter: further members of the frontmatter, such as ``license``, as JSON.
+
+        Raises:
+            LocalProtocolError: the path or the frontmatter cannot be used, the function has
+                parameters, or there is a skill or a resource of this URI.
+            ModuleNotFoundError: the extra is not installed.
+        """
+        check_type(str, path=path, description=description)
+
+        def register(function: _F) -> _F:
+            members = {"description": description, **(frontmatter or {})}
+            uri, before = self._served_skills().add_made(path, members)
+            name = path.rpartition("/")[2]
+            self._register_resource(
+                function,
+                parse_template(uri),
+                name,
+                "text/markdown",
+                before,
+                description=description,
+            )
+            return function
+
+        return register
+
+    def refresh_skills(self) -> None:
+        """Look at the folders of skills now, and tell the clients if one has changed.
+
+        They are told that the list of resources has changed, since skills have no notification of
+        their own. :func:`run` does this every two seconds. Call it where :meth:`attach` says.
+        """
+        if self._skills is not None and self._skills.refresh(at_once=True):
+            self._changed("resources")
 
     @overload
     def prompt(self, function: _F, /) -> _F: ...
@@ -251,6 +373,7 @@ class Tools:
         description: str | None = None,
         icons: Icons | None = None,
         complete: Mapping[str, Completer] | None = None,
+        meta: Mapping[str, Any] | None = None,
     ) -> Callable[[_F], _F]: ...
 
     def prompt(
@@ -263,6 +386,7 @@ class Tools:
         description: str | None = None,
         icons: Icons | None = None,
         complete: Mapping[str, Completer] | None = None,
+        meta: Mapping[str, Any] | None = None,
     ) -> Any:
         """Make a prompt of a function: ``@tools.prompt``, or ``@tools.prompt(title=...)``.
 
@@ -273,6 +397,7 @@ class Tools:
             function: the function.
             name, title, description, icons: as for :meth:`tool`.
             complete: completers of arguments. Those of a Literal or an Enum need none.
+            meta: members for ``_meta`` of the prompt.
 
         Raises:
             LocalProtocolError: there is a prompt of this name, or a parameter cannot be used.
@@ -280,7 +405,7 @@ class Tools:
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
             found = inspect_function(function, name, are_strings=True)
-            more = {"title": title, "description": description, "icons": icons}
+            more = {"title": title, "description": description, "icons": icons, "_meta": meta}
             prompt = Prompt(
                 number=next(self._numbers),
                 function=found,
@@ -336,19 +461,64 @@ class Tools:
 
     # Registration
 
+    def _register_resource(
+        self,
+        function: Callable[..., Any],
+        template: Template,
+        name: str | None,
+        mime_type: str | None,
+        before: str = "",
+        complete: Mapping[str, Completer] | None = None,
+        **more: Any,
+    ) -> None:
+        uri = template.text
+        found = inspect_function(function, name, are_strings=True)
+        _check_variables(found, template.path, template.query, uri)
+        resource = Resource(
+            number=next(self._numbers),
+            function=found,
+            definition=resource_definition(found, template, mime_type, **more),
+            template=template,
+            mime_type=mime_type,
+            before=before,
+            complete=_checked_completers(found, complete),
+        )
+        entries = self._templates if template.variables else self._resources
+        self._add(entries, uri, resource, "resources", self._serve_resources)
+
+    def _served_skills(self) -> SkillTable:
+        """Return the table of skills; the first call registers the methods."""
+        from ._skills import SkillTable
+
+        if self._skills is None:
+            if "resources" not in self._capabilities:
+                self._serve_resources()
+                self._capabilities["resources"] = {"listChanged": True}
+            self._skills = table = SkillTable(self._numbers)
+            self.handler(LIST)(self._list_skills)
+            self.handler(GET)(self._get_skill)
+            self.handler(READ_DIRECTORY)(self._read_directory)
+            self._capabilities["extensions"] = {EXTENSION: {"directoryRead": True}}
+            return table
+        return self._skills
+
     def _add(
         self, entries: dict[str, _E], key: str, entry: _E, kind: str, serve: Callable[[], None]
     ) -> None:
         if key in entries:
             raise LocalProtocolError(f"{key!r} exists already in the {kind}; remove it first")
+        try:
+            check_json(entry.definition)  # a list with it could not be sent
+        except NotJsonError as error:
+            raise LocalProtocolError(f"{entry.function.name} cannot be listed: {error}") from error
         if kind not in self._capabilities:
             serve()
             self._capabilities[kind] = {"listChanged": True}
-        if entry.function.context is not None and "logging/setLevel" not in self.app.handlers:
-            self.app.handler("logging/setLevel", inline=True)(self._levels.set)
+        if entry.function.context is not None and "logging/setLevel" not in self.handlers:
+            self.handler("logging/setLevel", inline=True)(self._levels.set)
         can_complete = isinstance(entry, Completable) and entry.can_complete
-        if can_complete and "completion/complete" not in self.app.handlers:
-            self.app.handler("completion/complete", inline=self._completes_inline)(self._complete)
+        if can_complete and "completion/complete" not in self.handlers:
+            self.handler("completion/complete", inline=self._completes_inline)(self._complete)
         entries[key] = entry
         self._changed(kind)
 
@@ -359,26 +529,32 @@ class Tools:
         self._changed(kind)
 
     def _serve_tools(self) -> None:
-        self.app.handler("tools/list", inline=True)(partial(self._list, "tools", self._tools))
-        handle = self.app.handler(
+        self.handler("tools/list", inline=True)(partial(self._list, "tools", self._tools))
+        handle = self.handler(
             "tools/call", inline=self._runs_inline(self._tool_of), scopes=self._scopes_of
         )
         handle(self._call_tool)
 
     def _serve_resources(self) -> None:
-        self.app.handler("resources/list", inline=True)(
-            partial(self._list, "resources", self._resources)
+        # Skills look at files, which takes a thread.
+        self.handler("resources/list", inline=lambda request: self._skills is None)(
+            self._list_resources
         )
-        self.app.handler("resources/templates/list", inline=True)(
+        self.handler("resources/templates/list", inline=True)(
             partial(self._list, "resourceTemplates", self._templates)
         )
-        inline = self._runs_inline(lambda params: self._resource_of(params)[0])
-        self.app.handler("resources/read", inline=inline)(self._read_resource)
+        runs_inline = self._runs_inline(lambda params: self._resource_of(params)[0])
+
+        def reads_inline(request: Request) -> bool:
+            is_of_folder = self._resource_of(request.params or {})[0] is None
+            return runs_inline(request) and (self._skills is None or not is_of_folder)
+
+        self.handler("resources/read", inline=reads_inline)(self._read_resource)
 
     def _serve_prompts(self) -> None:
-        self.app.handler("prompts/list", inline=True)(partial(self._list, "prompts", self._prompts))
+        self.handler("prompts/list", inline=True)(partial(self._list, "prompts", self._prompts))
         inline = self._runs_inline(self._prompt_of)
-        self.app.handler("prompts/get", inline=inline)(self._get_prompt)
+        self.handler("prompts/get", inline=inline)(self._get_prompt)
 
     def _runs_inline(
         self, find: Callable[[Mapping[str, Any]], Entry | None]
@@ -406,8 +582,47 @@ class Tools:
         # A copy, since a function in a thread may add an entry meanwhile.
         page, cursor = page_of(tuple(entries.values()), call.params.get("cursor"), self._page_size)
         features = features_of(call)
-        result: dict[str, Any] = {key: [entry.shown(features) for entry in page]}
-        return result if cursor is None else {**result, "nextCursor": cursor}
+        return _page(key, [entry.shown(features) for entry in page], cursor)
+
+    def _list_resources(self, call: Call) -> dict[str, Any]:
+        of_folders: tuple[NumberedEntry, ...] = ()
+        if self._skills is not None:
+            self._skills.refresh()
+            of_folders = self._skills.of_folders()
+        entries: list[Resource | NumberedEntry] = [*tuple(self._resources.values()), *of_folders]
+        entries.sort(key=lambda each: each.number)
+        page, cursor = page_of(entries, call.params.get("cursor"), self._page_size)
+        features = features_of(call)
+        return _page("resources", [entry.shown(features) for entry in page], cursor)
+
+    # Skills
+
+    def _list_skills(self, call: Call) -> dict[str, Any]:
+        table = self._served_skills()
+        table.refresh()
+        page, cursor = page_of(
+            table.entries(), call.params.get("cursor"), self._page_size, lambda each: each.weight
+        )
+        return {**_page("skills", [each.entry for each in page], cursor), **self._hint(call)}
+
+    def _get_skill(self, call: Call) -> dict[str, Any]:
+        table, uri = self._served_skills(), call.params.get("uri")
+        table.refresh()
+        found = table.entry(uri)
+        if found is None:
+            raise _unknown("skill", uri)
+        return {"skill": found.entry, **self._hint(call)}
+
+    def _hint(self, call: Call) -> dict[str, Any]:
+        return {"ttlMs": self._skills_ttl} if call.peer.revision.caching else {}
+
+    def _read_directory(self, call: Call) -> dict[str, Any]:
+        table, uri = self._served_skills(), call.params.get("uri")
+        table.refresh()
+        children = table.children(uri)
+        if children is None:
+            raise _unknown("folder", uri)
+        return {"resources": children}
 
     # Tools
 
@@ -446,6 +661,8 @@ class Tools:
             if isinstance(error, ToolError):
                 return error_result(str(error))
             _logger.error("tool %s has failed", escape_controls(name), exc_info=error)
+            if isinstance(error, NotJsonError):
+                return error_result(f"The result of {name} is not JSON: {error}")
             return error_result(_FAILED)
 
         return run(tool.function, call, arguments, self._levels, conclude=conclude, fail=fail)
@@ -469,15 +686,23 @@ class Tools:
         resource, values = self._resource_of(call.params)
         if resource is None:
             uri = call.params.get("uri")
+            contents = None
+            if self._skills is not None and isinstance(uri, str):
+                contents = self._skills.contents(uri)
+            if contents is not None:
+                return {"contents": [contents]}
             raise JsonRpcError(_NOT_FOUND, f"There is no resource {elide(uri)}", {"uri": uri})
         arguments = _converted(resource.function, values)
-        uri, mime_type = str(call.params["uri"]), resource.mime_type
+        uri, mime_type, before = str(call.params["uri"]), resource.mime_type, resource.before
+        meta = resource.definition.get("_meta")
         return run(
             resource.function,
             call,
             arguments,
             self._levels,
-            conclude=lambda value: resource_result(value, uri, mime_type),
+            conclude=lambda value: resource_result(
+                f"{before}{value}" if before else value, uri, mime_type, meta
+            ),
             fail=_protocol_error,
         )
 
@@ -527,7 +752,7 @@ class Tools:
             raise _unknown("prompt or template", call.params.get("ref"))
         begun = str(_object(call, "argument").get("value", ""))
         if not callable(completer):
-            return _completion([each for each in completer if _begins(each, begun)])
+            return _completion(_beginning_with(begun, completer))
         known = as_object(_object(call, "context").get("arguments")) or {}
         found = completer(begun, known)
         return _completion(found) if isinstance(found, Sequence) else _completion_later(found)
@@ -552,6 +777,10 @@ def _checked_completers(
     if unknown:
         raise LocalProtocolError(f"{function.name} has no parameter {', '.join(unknown)}")
     return dict(complete or {})
+
+
+def _page(key: str, items: list[Any], cursor: str | None) -> dict[str, Any]:
+    return {key: items} if cursor is None else {key: items, "nextCursor": cursor}
 
 
 def _entry_of(entries: Mapping[str, _E], key: Any) -> _E | None:
@@ -587,8 +816,13 @@ def _protocol_error(error: Exception) -> Any:
     raise error
 
 
-def _begins(value: str, begun: str) -> bool:
-    return value.casefold().startswith(begun.casefold())
+def _beginning_with(begun: str, values: Sequence[str]) -> list[str]:
+    """Return the values that begin with a text of a client, in upper or lower case."""
+    folded = [value.casefold() for value in values]
+    if len(begun) > max(map(len, folded), default=0):  # folding never shortens a text
+        return []
+    begun = begun.casefold()
+    return [value for value, each in zip(values, folded, strict=True) if each.startswith(begun)]
 
 
 async def _completion_later(found: Any) -> dict[str, Any]:

@@ -29,6 +29,7 @@ else:
             "sansmcp_loop": ("Call",),
             "sansmcp_threads": ("ThreadCall",),
         },
+        extra=("trio", "trio"),
     )
 
 __all__ = ["Call", "Client", "ClientGroup", "RunningServer", "ThreadCall", "connect", "serve"]

@@ -53,6 +53,7 @@ class Client(sansmcp_loop.Client, trio.abc.AsyncResource):
             self._may_read,
             nursery,
             parts.ssl_context,
+            parts.proxies,
         )
         self._process = ServerProcess(
             partial(TrioProcess, self._feed, self._may_read, nursery, parts.process)

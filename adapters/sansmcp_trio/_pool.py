@@ -14,7 +14,8 @@ import trio
 
 import sansmcp
 from sansmcp.effects import OpenExchange
-from sansmcp_local import peer_address
+from sansmcp.http11.proxy import Proxies
+from sansmcp_local import connect_failure, lost_reason, peer_address
 
 from ._streams import AnyStream, open_stream, send_now, socket_of
 
@@ -30,8 +31,9 @@ class Pool(sansmcp.ConnectionPool):
         may_read: Callable[[], Awaitable[None]],
         nursery: trio.Nursery,
         ssl_context: ssl.SSLContext | None,
+        proxies: Proxies | None,
     ) -> None:
-        super().__init__(core)
+        super().__init__(core, proxies)
         self.run_pending = run_pending
         self._failed = failed
         self.may_read = may_read
@@ -80,11 +82,13 @@ class Pool(sansmcp.ConnectionPool):
                     self._ssl_context,
                     self._handshake_timeout,
                     effect.address_policy,
+                    connection.proxy,
                 )
                 connection.driver = Stream(self, connection, opened)
                 connection.peer = connection.driver.peer
         except (OSError, UnicodeError, trio.BrokenResourceError) as error:
-            connection.connection_lost(reason_of(error), now=trio.current_time())
+            reason, unsent = connect_failure(error, reason_of(error), effect.url, connection.proxy)
+            connection.connection_lost(reason, unsent=unsent, now=trio.current_time())
             self.release(effect.exchange, now=trio.current_time())
             self.run_pending()
         finally:
@@ -146,7 +150,8 @@ class Stream:
                 self._go_on()
             self._connection.receive_eof(now=trio.current_time())
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            self._connection.connection_lost(reason_of(error), now=trio.current_time())
+            reason, unsent = lost_reason(error, reason_of(error))
+            self._connection.connection_lost(reason, unsent=unsent, now=trio.current_time())
         self.close()
         self._go_on()
 

@@ -11,13 +11,12 @@ import trio
 from sansmcp.process import (
     ProcessExited,
     ProcessPart,
-    ProcessStartFailed,
     StderrClosed,
     StderrData,
     StdoutClosed,
     StdoutData,
 )
-from sansmcp_local import START_ERRORS, ChildProcess
+from sansmcp_local import START_ERRORS, ChildProcess, start_failure
 
 
 class TrioProcess(ChildProcess):
@@ -58,12 +57,12 @@ class TrioProcess(ChildProcess):
             try:
                 process = await trio.lowlevel.open_process(command, **self._arguments)
             except START_ERRORS as error:
-                self._report(ProcessStartFailed(str(error)))
+                self._report(start_failure(error))
             else:
                 await self._stay_with(process)
 
     async def _stay_with(self, process: trio.Process) -> None:
-        self._pid = process.pid
+        self._has_started(process.pid)
         assert process.stdin is not None
         assert process.stdout is not None
         assert process.stderr is not None

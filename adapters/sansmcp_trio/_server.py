@@ -18,9 +18,10 @@ import trio
 
 import sansmcp
 import sansmcp_loop
-from sansmcp import Idle, ServerConnection, ServerPipe
+from sansmcp import Idle, ServerConnection
 from sansmcp.types import Unpack
 from sansmcp_local import (
+    ByteConnection,
     DriverOptions,
     Endpoint,
     ServeOptions,
@@ -50,7 +51,7 @@ class _Driver:
         self,
         serving: RunningServer,
         stream: trio.abc.Stream,
-        kind: Callable[..., ServerConnection | ServerPipe],
+        kind: Callable[..., ByteConnection],
         send_timeout: float,
     ) -> None:
         self._serving = serving
@@ -285,9 +286,8 @@ class RunningServer(sansmcp_loop.RunningServer):
             await driver.run()
 
     async def _serve_stdio(self, streams: StandardStreams) -> None:
-        pipe = partial(ServerPipe, graceful_timeout=self._plan.options.graceful_timeout)
         # No send timeout: a client that is stopped in a debugger may not read for hours.
-        await _Driver(self, StdioStream(streams), pipe, math.inf).run()
+        await _Driver(self, StdioStream(streams), self._plan.stdio_connection, math.inf).run()
         if self._plan.options.ends_with_stdin:
             self.stop()
 

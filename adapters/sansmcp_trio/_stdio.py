@@ -7,6 +7,7 @@ import os
 import stat
 import sys
 from functools import partial
+from typing import Any
 
 import trio
 
@@ -47,9 +48,13 @@ class StdioStream(trio.abc.Stream):
             await self._output.aclose()
 
 
-def _is_pipe(descriptor: int) -> bool:
-    mode = os.fstat(descriptor).st_mode
-    return sys.platform != "win32" and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode))
+def _pipe_of(descriptor: int) -> Any:
+    """Return the FdStream of a pipe or socket, which trio has on POSIX only; None for others."""
+    if sys.platform != "win32":
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
+            return trio.lowlevel.FdStream(descriptor)
+    return None
 
 
 class _Input:
@@ -57,7 +62,7 @@ class _Input:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = os.dup(descriptor)
-        self._stream = trio.lowlevel.FdStream(self._descriptor) if _is_pipe(descriptor) else None
+        self._stream = _pipe_of(self._descriptor)
         self._coming: PendingResult | None = None
         """The bytes that a thread reads. If the reader is cancelled, the next one gets them."""
         self._is_closed = False
@@ -99,7 +104,7 @@ class _Output:
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = os.dup(descriptor)
-        self._stream = trio.lowlevel.FdStream(self._descriptor) if _is_pipe(descriptor) else None
+        self._stream = _pipe_of(self._descriptor)
 
     def fileno(self) -> int:
         return -1 if self._stream is None else self._stream.fileno()

@@ -12,6 +12,7 @@ import trio
 
 import sansmcp
 from sansmcp.addresses import AddressPolicy
+from sansmcp.http11.proxy import Proxy, Tunnel
 from sansmcp_local import UNIX_DELAYS, allowed_addresses, connect_unix, connection_info, set_options
 
 from ._stdio import StdioStream
@@ -27,17 +28,30 @@ async def open_stream(
     ssl_context: ssl.SSLContext | None,
     handshake_timeout: float,
     policy: AddressPolicy | None = None,
+    proxy: Proxy | None = None,
 ) -> AnyStream:
     """Connect to a server, at an address that ``policy`` allows; None allows all.
+
+    With a proxy, its address is not checked, and that of the server is not known. For http the
+    stream leads to the proxy itself.
 
     Raises OSError or trio.BrokenResourceError.
     """
     if url.socket_path is not None:
         return await _open_unix(url.socket_path)
-    plain = await _open_tcp(url, policy)
+    if proxy is None:
+        plain = await _open_tcp(url, policy)
+    else:
+        plain = await trio.open_tcp_stream(*proxy.address)
     set_options(plain.socket)
     if url.scheme == "http":
         return plain
+    if proxy is not None:
+        try:
+            await _open_tunnel(plain, Tunnel(proxy, url), handshake_timeout)
+        except BaseException:
+            plain.socket.close()
+            raise
     stream = trio.SSLStream(
         plain,
         ssl_context or ssl.create_default_context(),
@@ -50,6 +64,15 @@ async def open_stream(
         stream.transport_stream.socket.close()
         raise
     return stream
+
+
+async def _open_tunnel(stream: trio.SocketStream, tunnel: Tunnel, timeout: float) -> None:
+    with trio.move_on_after(timeout) as scope:
+        await stream.send_all(tunnel.request)
+        while not tunnel.receive_data(bytes(await stream.receive_some(65536))):
+            pass
+    if scope.cancelled_caught:
+        raise tunnel.no_answer(timeout)
 
 
 async def _open_unix(path: str) -> trio.SocketStream:

@@ -9,7 +9,8 @@ import sansmcp_asyncio
 
 async def main() -> None:
     async with sansmcp_asyncio.ClientGroup(sys.argv[1]) as group:
-        print(json.dumps(sorted(tool["name"] for tool in await group.tools())), flush=True)
+        names = [tool["name"] async for tool in group.tools()]
+        print(json.dumps(sorted(names)), flush=True)
         while line := await asyncio.to_thread(sys.stdin.readline):
             call = json.loads(line)
             result = await group.call_tool(call["tool"], call["arguments"])

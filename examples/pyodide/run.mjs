@@ -4,14 +4,15 @@
 //     pip download --only-binary=:all: --no-deps --dest wheels attrs h11
 //     pip wheel --no-deps --wheel-dir wheels path/to/sansmcp
 //     node run.mjs wheels ../without_io.py
+//     node run.mjs wheels fetch.py http://127.0.0.1:8000/mcp
 
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { loadPyodide } from "pyodide";
 
-const [folder, program] = process.argv.slice(2);
-const pyodide = await loadPyodide();
+const [folder, program, url = ""] = process.argv.slice(2);
+const pyodide = await loadPyodide({ env: { MCP_URL: url } });
 for (const name of readdirSync(folder)) {
   pyodide.unpackArchive(new Uint8Array(readFileSync(join(folder, name))), "wheel");
 }
-pyodide.runPython(readFileSync(program, "utf8"), { filename: program });
+await pyodide.runPythonAsync(readFileSync(program, "utf8"), { filename: program });

@@ -15,8 +15,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import attrs
 
-MAX_HEAD_BYTES = 8 * 1024
-"""The longest head of a request; authorization servers keep codes far shorter."""
+MAX_HEAD_BYTES = 64 * 1024
+"""The longest head of a request. Browsers send the cookies of all programs of 127.0.0.1 along."""
+
+MAX_LINE_BYTES = 8 * 1024
+"""The longest first line; authorization servers keep codes far shorter."""
 
 _END = b"\r\n\r\n"
 _DONE = "You are logged in, or the login was refused. You can close this window."
@@ -40,7 +43,8 @@ def answer_browser(received: bytes, redirect_uri: str, login_url: str) -> Reply 
         login_url: the URL that was opened in the browser.
     """
     head, end, _ = received.partition(_END)
-    if not end and len(received) <= MAX_HEAD_BYTES:
+    is_short = len(received) <= MAX_HEAD_BYTES and len(head.partition(b"\r\n")[0]) <= MAX_LINE_BYTES
+    if not end and is_short:
         return None
     target = _target_of(head, redirect_uri) if end else None
     if target is None:

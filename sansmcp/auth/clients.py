@@ -21,6 +21,9 @@ from .urls import is_loopback
 AUTH_METHODS = ("private_key_jwt", "client_secret_basic", "client_secret_post", "none")
 """The ways in which a client can authenticate at the token endpoint, the best first."""
 
+REGISTRATION_REFUSED = "registration_refused"
+"""The reason of the error if a server does not register this client."""
+
 _MAX_NUMBER = 1e15
 """Seconds that no clock reaches; a larger number counts as none."""
 
@@ -78,11 +81,15 @@ class OAuthClient:
     def method_for(self, supported: tuple[str, ...]) -> str | None:
         """Return how to authenticate at a token endpoint; None if no method is common.
 
+        With ``none`` the id alone is sent, in the form.
+
         A secret alone does not force its use: servers hand out secrets to clients that they then
         expect to send none.
         """
         if self.auth_method is not None:
             return self.auth_method
+        if self.client_secret is None and self.private_key is None:
+            return "none"  # a public client can do nothing else, and many servers do not list it
         possible = {"none"}
         if self.client_secret is not None:
             possible.update(_SECRET_METHODS)
@@ -165,8 +172,10 @@ def read_registration(
     Raises:
         AuthorizationFailed: the server refused, or its response has no client id.
     """
-    if not response.is_success:
-        raise response.refused()
+    if response.is_refusal("client_id"):
+        refused = response.refused()
+        refused.reason = REGISTRATION_REFUSED  # the error of the server says nothing of the login
+        raise refused
     document = response.document or {}
     client_id = string_in(document, "client_id")
     if client_id is None:

@@ -18,6 +18,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import attrs
 
 from ..errors import AuthorizationFailed
+from ..scopes import OFFLINE_ACCESS, parse_scope
 from ..types import hide_secrets, redact
 from .clients import OAuthClient
 from .http import cut
@@ -71,7 +72,7 @@ def authorization_request(
         server: the authorization server; it has an ``authorization_endpoint``.
         client: the client that the server knows.
         redirect_uri: where the server is to send the person back to.
-        resource: the ``resource`` of the metadata; None for a server of 2025-03-26.
+        resource: the ``resource`` of the metadata; None for a server of 2025-03-26 that is its own.
         scopes: those to request; empty for none.
         extra: further parameters; they do not replace those of the protocol.
         random: twice :data:`RANDOM_BYTES` random bytes.
@@ -107,6 +108,12 @@ def authorization_request(
         verifier=verifier,
         url=url,
     )
+
+
+def scopes_of(url: str) -> tuple[str, ...]:
+    """Return the scopes that an authorization URL asks for, without what the client adds itself."""
+    scopes = parse_scope(dict(parse_qsl(urlsplit(url).query)).get("scope"))
+    return tuple(scope for scope in scopes if scope != OFFLINE_ACCESS)
 
 
 def code_in(pending: PendingCode, redirect: str) -> str | None:

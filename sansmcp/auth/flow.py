@@ -12,7 +12,7 @@ number of requests is bounded by the code. The table AUTHORIZATION names the ste
 
 Source: 2025-03-26 to 2026-07-28, basic/authorization. The procedure of 2026-07-28 serves all
 revisions, because the revision of a server is not known when it refuses the first request. The
-fallback of 2025-03-26 is used only if the server has no metadata at all.
+fallback of 2025-03-26 is used only if the server has no metadata at all, and had none earlier.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import math
 from collections import deque
 from collections.abc import Callable, Generator
 from typing import Any, TypeAlias, TypeVar, cast
+from urllib.parse import urlsplit
 
 import attrs
 
@@ -40,9 +41,15 @@ from ..errors import AuthorizationFailed
 from ..events import AuthorizationNeeded
 from ..http import ResponseHead, ResponsePart
 from ..states import AUTHORIZATION, AuthorizationEvent, AuthorizationState, advance
-from ..types import assert_never
+from ..types import assert_never, hide_secrets
 from .challenges import Challenge, find_challenge
-from .clients import AUTH_METHODS, OAuthClient, read_registration, registration_request
+from .clients import (
+    AUTH_METHODS,
+    REGISTRATION_REFUSED,
+    OAuthClient,
+    read_registration,
+    registration_request,
+)
 from .codes import RANDOM_BYTES, PendingCode, authorization_request, code_in, random_text
 from .http import REQUEST_TIMEOUT, AuthRequest, AuthResponse, ResponseCollector, cut, nonce_in
 from .metadata import (
@@ -50,7 +57,9 @@ from .metadata import (
     ProtectedResource,
     default_server,
     is_same_issuer,
+    issuer_named_by_old_server,
     metadata_request,
+    read_old_server,
     read_resource,
     read_server,
 )
@@ -68,7 +77,14 @@ from .tokens import (
     read_tokens,
     token_request,
 )
-from .urls import host_of, is_safe, origin_of, resource_metadata_urls, server_metadata_urls
+from .urls import (
+    host_of,
+    is_loopback,
+    origin_of,
+    resource_metadata_urls,
+    server_metadata_urls,
+    without_query,
+)
 
 _Answered = TypeVar("_Answered")
 
@@ -182,6 +198,8 @@ class Flow:
     _is_legacy_allowed: bool
     """True if the client supports 2025-03-26."""
     state: AuthorizationState = attrs.field(default=AuthorizationState.NEW, init=False)
+    logins: int = attrs.field(default=0, init=False)
+    """How often it has obtained tokens otherwise than by a refresh: they may be of another user."""
     generation: int = attrs.field(default=0, init=False)
     """Grows with each new token."""
     deadline: float = attrs.field(default=math.inf, init=False)
@@ -199,9 +217,14 @@ class Flow:
     """The key of DPoP proofs in this flow; None without DPoP."""
     _nonces: dict[str, str] = attrs.field(factory=dict[str, str], init=False)
     """The latest DPoP nonce of each origin."""
+    _wants_refresh: bool = attrs.field(init=False)
+    """False once ``offline_access`` was refused."""
     _requested: tuple[str, ...] = attrs.field(default=(), init=False)
     """The scopes that were requested for the last token."""
     _step_ups: dict[str, int] = attrs.field(factory=dict[str, int], init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._wants_refresh = self._options.wants_refresh
 
     @property
     def is_busy(self) -> bool:
@@ -357,14 +380,13 @@ class Flow:
             return SendAgain()
         if self.is_busy or attempt.generation != self.generation:
             return SendAgain()
-        challenge = challenge or Challenge("bearer")
+        challenge = challenge or _NO_CHALLENGE
         if lacks_scope and (failure := self._count_step_up(attempt, challenge, url)) is not None:
             return GiveUp(failure)
-        peer = classify_address(head.peer or literal_address(host_of(url)) or "")
-        if peer is AddressClass.PUBLIC and not is_safe(self.endpoint):
-            text = "The server asks for a token over http, where others could read it; use https"
-            return GiveUp(AuthorizationFailed(text, reason="insecure_endpoint", url=url))
-        self._nearest = AddressClass.PUBLIC if peer is None else peer
+        failure = self._set_nearest(head.peer, url)
+        if failure is not None:
+            self._take(None)  # the name of a private server leads elsewhere now
+            return GiveUp(failure)
         self._advance(AuthorizationEvent.CHALLENGED)
         self._run(self._authorize(challenge, attempt, is_step_up=lacks_scope), now)
         if self._running is None:  # it failed before it waited for anything
@@ -373,18 +395,51 @@ class Flow:
             return GiveUp(failed.error)
         return SendAgain()
 
+    def _set_nearest(self, peer: str, url: str) -> AuthorizationFailed | None:
+        """Record how near the server is, by its address. Return the error if that is not safe.
+
+        Behind a proxy, and with most HTTP libraries, the address is not known: ``peer`` is empty.
+        A name may then lead anywhere.
+        """
+        literal = "127.0.0.1" if is_loopback(url) else literal_address(host_of(url))
+        nearest = classify_address(peer or literal or "")
+        self._nearest = AddressClass.PUBLIC if nearest is None else nearest
+        if not self._is_plain:
+            return None
+        text = "The server asks for a token over http, where others could read it; use https"
+        if nearest is AddressClass.PUBLIC:
+            return AuthorizationFailed(text, reason="insecure_endpoint", url=url)
+        if nearest is not None or self._is_allowed:
+            return None
+        text += (
+            f". Or list {host_of(url)} in allowed_hosts if you trust the network between; the "
+            "client does not know the address of the host, for example behind a proxy"
+        )
+        return AuthorizationFailed(text, reason="unknown_address", url=url)
+
+    @property
+    def _is_plain(self) -> bool:
+        """True if what is sent to the MCP server is not encrypted, and leaves this machine."""
+        return urlsplit(self.endpoint).scheme == "http" and not is_loopback(self.endpoint)
+
+    @property
+    def _is_allowed(self) -> bool:
+        """True if the application has listed the MCP server itself in ``allowed_hosts``."""
+        return host_of(self.endpoint) in self._options.allowed_hosts
+
     def _count_step_up(
         self, attempt: Attempt, challenge: Challenge, url: str
     ) -> AuthorizationFailed | None:
         """Count a step-up of an operation. Return the error if it would be no use, or too many."""
         requested = () if self.tokens is None else self.tokens.requested
+        wanted = union(requested, challenge.scopes)
         if self.tokens is not None and set(challenge.scopes) <= set(requested):
             had, needed = (" ".join(scopes) or "none" for scopes in (requested, challenge.scopes))
             text = (
                 f"The server requires the scopes {needed!r}, and refuses a token for which {had!r} "
                 "were requested"
             )
-            return AuthorizationFailed(text, reason="insufficient_scope", url=url)
+            return AuthorizationFailed(text, reason="insufficient_scope", url=url, scopes=wanted)
         count = self._step_ups.pop(attempt.operation, 0) + 1
         self._step_ups[attempt.operation] = count
         if len(self._step_ups) > _MAX_OPERATIONS:
@@ -392,7 +447,7 @@ class Flow:
         if count <= _MAX_STEP_UPS:
             return None
         text = f"The server required further scopes for {attempt.operation} {count} times"
-        return AuthorizationFailed(text, reason="insufficient_scope", url=url)
+        return AuthorizationFailed(text, reason="insufficient_scope", url=url, scopes=wanted)
 
     # Running a flow
 
@@ -462,11 +517,18 @@ class Flow:
     def _load(self) -> _Steps[None]:
         """Read the stored credentials."""
         tokens = yield from self._reload()
+        is_public = tokens is not None and tokens.nearest is AddressClass.PUBLIC
+        if is_public and self._is_plain and not self._is_allowed:
+            tokens = None  # of an earlier release, or obtained with other allowed_hosts
         if tokens is not None and tokens.refresh_token and tokens.is_expired(self._wall_clock()):
             self._advance(AuthorizationEvent.EXPIRED)
             yield from self._refresh_expired(tokens)
             return
         self._take(tokens)
+        if tokens is None and self._options.log_in_first:
+            self._advance(AuthorizationEvent.CHALLENGED)
+            yield from self._log_in_first()
+            return
         found = AuthorizationEvent.OBTAINED if tokens else AuthorizationEvent.FAILED
         self._advance(found)
 
@@ -488,6 +550,8 @@ class Flow:
         self.generation += 1
 
     def _save(self) -> _Steps[None]:
+        if self._resource is not None and self._resource.resource is not None:
+            self._saved.resource = self._resource.resource
         if self._saved.may_overwrite:
             yield SaveCredentials(self._storage_key, self._saved.encode())
 
@@ -507,6 +571,22 @@ class Flow:
 
     # The flow
 
+    def _log_in_first(self) -> _Steps[None]:
+        """Obtain a token before the first request; go on without one if there is no metadata."""
+        # The metadata has the origin of the endpoint, whose address is not known yet.
+        self._nearest = AddressClass.LOOPBACK
+        try:
+            self._resource, response = yield from self._find_resource(_NO_CHALLENGE, is_first=True)
+        except AuthorizationFailed as error:
+            if error.reason not in _UNFOUND:
+                raise
+            self._advance(AuthorizationEvent.FAILED)
+            return
+        failure = self._set_nearest(response.peer, response.request.url)
+        if failure is not None:
+            raise failure
+        yield from self._obtain_for(self._resource, _NO_CHALLENGE, Attempt(""), is_step_up=False)
+
     def _authorize(
         self, challenge: Challenge, attempt: Attempt, *, is_step_up: bool
     ) -> _Steps[None]:
@@ -514,15 +594,26 @@ class Flow:
         # A token was refused that should be valid: the server may have changed to another
         # authorization server. Only its metadata tell. A lack of scopes tells nothing of that.
         if self._resource is None or not is_step_up:
-            self._resource = yield from self._find_resource(challenge)
+            self._resource, _ = yield from self._find_resource(challenge)
             self._server = None
-        resource = self._resource
+        yield from self._obtain_for(self._resource, challenge, attempt, is_step_up=is_step_up)
+
+    def _obtain_for(
+        self,
+        resource: ProtectedResource,
+        challenge: Challenge,
+        attempt: Attempt,
+        *,
+        is_step_up: bool,
+    ) -> _Steps[None]:
+        """Obtain a token for a resource, whose metadata have been found."""
         self._advance(AuthorizationEvent.FOUND)
         if not is_step_up and (yield from self._refresh_refused(resource, challenge, attempt)):
             return
         if self._server is None:
             self._server = yield from self._find_server(resource)
         server = self._server
+        resource = self._with_audience(resource, server)
         self._advance(AuthorizationEvent.FOUND)
         yield from self._decide_dpop(resource, server, challenge)
         chosen = choose_scopes(
@@ -538,7 +629,7 @@ class Flow:
                 assertion = yield from self._exchange_identity(identity, resource, server, chosen)
                 form = {"grant_type": JWT_BEARER, "assertion": assertion}
                 yield from self._obtain(resource, server, self._given(server), form, chosen)
-            case JwtAssertion(assertion):
+            case JwtAssertion(assertion=assertion):
                 form = {"grant_type": JWT_BEARER, "assertion": assertion}
                 has_client = self._options.client is not None
                 client = self._given(server) if has_client else None
@@ -557,19 +648,47 @@ class Flow:
             raise response.failed(f"cannot be used: {text}", "private_address")
         return cast("AuthResponse", (yield Fetch(request, policy)))
 
-    def _find_resource(self, challenge: Challenge) -> _Steps[ProtectedResource]:
-        """Find the metadata of the MCP server."""
-        tried: list[str] = []
+    def _find_resource(
+        self, challenge: Challenge, *, is_first: bool = False
+    ) -> _Steps[tuple[ProtectedResource, AuthResponse]]:
+        """Find the metadata of the MCP server; return them, and the last response.
+
+        ``is_first``: the server has refused nothing, so that there is no fallback.
+        """
+        tried: list[AuthResponse] = []
         for url in resource_metadata_urls(self.endpoint, challenge.resource_metadata):
             response = yield from self._fetch(metadata_request("the metadata of the server", url))
             found = read_resource(response, self.endpoint)
             if found is not None:
-                return found
-            tried.append(url)
-        if self._is_legacy_allowed:
-            return ProtectedResource(resource=None)
-        text = "Authorization failed: the server has no metadata at " + ", ".join(tried)
-        raise AuthorizationFailed(text, reason="no_metadata", url=tried[-1])
+                return found, response
+            tried.append(response)
+        barrier = (
+            _no_metadata("the server", tried) if is_first else self._barrier_to_fallback(tried)
+        )
+        if barrier is not None:
+            raise barrier
+        return ProtectedResource(resource=None), tried[-1]
+
+    def _barrier_to_fallback(self, tried: list[AuthResponse]) -> AuthorizationFailed | None:
+        """Return why the fallback of 2025-03-26 is not used; None to use it.
+
+        In the fallback the MCP server alone decides who gets what is secret. So an error of the
+        server, or a server that has been taken over, must not lead to it, and neither must a secret
+        that the application has not bound to an issuer.
+        """
+        if not self._is_legacy_allowed or any(each.status != _NOT_FOUND for each in tried):
+            return _no_metadata("the server", tried)
+        if self._saved.resource is not None:
+            more = (
+                "; it had metadata earlier, so that it is not taken for a server of 2025-03-26 as "
+                "long as these credentials are stored"
+            )
+            return _no_metadata("the server", tried, more)
+        if self._options.client is not None and self._bound_issuer is None:
+            issuer = default_server(self.endpoint).issuer
+            more = f"; if it is a server of 2025-03-26, set {issuer=} of the client"
+            return _no_metadata("the server", tried, more, reason="no_issuer")
+        return None
 
     def _find_server(self, resource: ProtectedResource) -> _Steps[AuthorizationServer]:
         """Find the metadata of the authorization server: of the first that can be used."""
@@ -584,16 +703,23 @@ class Flow:
         assert failure is not None
         raise failure
 
+    @property
+    def _bound_issuer(self) -> str | None:
+        """The issuer of what the application has given; None if it may be any, or gave nothing."""
+        fixed, grant = self._options.client, self._options.grant
+        if isinstance(grant, JwtAssertion):
+            return grant.issuer
+        return None if fixed is None else fixed.issuer or self._saved.bound_issuer
+
     def _preferred(self, issuers: tuple[str, ...]) -> list[str]:
         """Return issuers in the order in which to try them: those first that know this client."""
-        fixed = self._options.client
-        bound = None if fixed is None else fixed.issuer or self._saved.bound_issuer
+        bound = self._bound_issuer
         if bound is not None:
             known = [issuer for issuer in issuers if is_same_issuer(issuer, bound)]
             if not known:
                 text = (
                     f"Authorization failed: the server names the issuer {cut(issuers[0])!r}, and "
-                    f"the client of the settings is one of {bound!r}"
+                    f"the client or assertion of the settings is for {bound!r}"
                 )
                 raise AuthorizationFailed(text, reason="foreign_issuer")
             return known
@@ -602,24 +728,53 @@ class Flow:
         return sorted(issuers, key=lambda issuer: (issuer != holder, issuer not in clients))
 
     def _find_metadata(self, issuer: str) -> _Steps[AuthorizationServer]:
-        tried: list[str] = []
+        tried: list[AuthResponse] = []
         for url in server_metadata_urls(issuer):
-            step = "the metadata of the authorization server"
-            response = yield from self._fetch(metadata_request(step, url))
-            found = read_server(response, issuer, for_code=self._options.needs_person)
+            response = yield from self._fetch(metadata_request(_OF_SERVER, url))
+            found = read_server(
+                response,
+                issuer,
+                for_code=self._options.needs_person,
+                may_omit_pkce=self._options.assume_pkce,
+            )
             if found is not None:
                 return found
-            tried.append(url)
-        text = f"Authorization failed: the authorization server {issuer} has no metadata at "
-        raise AuthorizationFailed(text + ", ".join(tried), reason="no_metadata", url=tried[-1])
+            tried.append(response)
+        raise _no_metadata(f"the authorization server {issuer}", tried)
 
     def _find_old_server(self) -> _Steps[AuthorizationServer]:
-        """Find the authorization server of a server of 2025-03-26: it has the same origin."""
+        """Find the authorization server of a server of 2025-03-26: it has the same origin.
+
+        The metadata there may be a copy of those of another issuer. Then that one's own are used:
+        a copy proves nothing.
+        """
         usual = default_server(self.endpoint)
         url = server_metadata_urls(usual.issuer)[0]
-        step = "the metadata of the authorization server"
-        response = yield from self._fetch(metadata_request(step, url, version=OLDEST))
-        return read_server(response, None, for_code=self._options.needs_person) or usual
+        response = yield from self._fetch(metadata_request(_OF_SERVER, url, version=OLDEST))
+        named = issuer_named_by_old_server(response)
+        if named is None and response.status != _NOT_FOUND:
+            raise _no_metadata(f"the authorization server {usual.issuer}", [response])
+        (issuer,) = self._preferred((named or usual.issuer,))
+        if not is_same_issuer(issuer, usual.issuer):
+            return (yield from self._find_metadata(issuer))
+        for_code = self._options.needs_person
+        return read_old_server(response, usual.issuer, for_code=for_code) or usual
+
+    def _with_audience(
+        self, resource: ProtectedResource, server: AuthorizationServer
+    ) -> ProtectedResource:
+        """Return for which resource to request a token.
+
+        In the fallback, too, another server is told for whom it is. Otherwise an MCP server could
+        hide its metadata to get a token that is good for others. Only the settings can leave that
+        out.
+        """
+        if not self._options.names_resource:
+            return attrs.evolve(resource, resource=None)
+        is_own = origin_of(server.token_endpoint) == origin_of(self.endpoint)
+        if resource.resource is not None or is_own:
+            return resource
+        return attrs.evolve(resource, resource=without_query(self.endpoint))
 
     # Clients
 
@@ -637,8 +792,17 @@ class Flow:
         """Return the client for a login; register one if none is known."""
         options = self._options
         if options.client is not None:
+            if self._bound_issuer is None and not server.names_own_login:
+                raise AuthorizationFailed(
+                    f"Authorization failed: {server.issuer} has people log in at another host, "
+                    f"{host_of(server.authorization_endpoint or '')}, which may know this client "
+                    f"and not belong to it; if it does, set issuer={server.issuer!r} of the client",
+                    reason="no_issuer",
+                )
             return self._given(server)
-        if options.client_metadata_url is not None and server.takes_metadata_urls:
+        # Every issuer knows a client by its URL, so a code of one could be led to another.
+        takes_url = server.takes_metadata_urls and server.names_own_login
+        if options.client_metadata_url is not None and takes_url:
             return OAuthClient(client_id=options.client_metadata_url, auth_method="none")
         stored = self._saved.clients.get(server.issuer)
         is_usable = stored is not None and options.redirect_uri in stored.redirect_uris
@@ -669,10 +833,15 @@ class Flow:
         return client
 
     def _client_of(self, tokens: Tokens) -> OAuthClient | None:
-        """Return the client to which tokens were issued; None if it is not known any more."""
+        """Return the client to which tokens were issued; None if it is not known any more.
+
+        The id says too little: another issuer may have registered a client under the same one.
+        """
         options, wanted = self._options, tokens.client_id
         if options.client is not None:
-            return options.client if options.client.client_id == wanted else None
+            bound = self._bound_issuer
+            is_its = bound is not None and is_same_issuer(bound, tokens.issuer)
+            return options.client if is_its and options.client.client_id == wanted else None
         stored = self._saved.clients.get(tokens.issuer)
         if stored is not None and stored.client_id == wanted:
             return stored
@@ -688,12 +857,19 @@ class Flow:
         self, resource: ProtectedResource, server: AuthorizationServer, scopes: tuple[str, ...]
     ) -> _Steps[None]:
         """Obtain a token by the login of a person."""
-        options = self._options
-        scopes = with_offline_access(scopes, server.scopes, wants_refresh=options.wants_refresh)
+        options, needed = self._options, scopes
+        scopes = with_offline_access(scopes, server.scopes, wants_refresh=self._wants_refresh)
         retried: set[str] = set()
         while True:
             known = self._saved.clients.get(server.issuer)
-            client = yield from self._choose_client(server, union(scopes, resource.scopes))
+            try:
+                client = yield from self._choose_client(server, union(scopes, resource.scopes))
+            except AuthorizationFailed as error:
+                if error.reason != REGISTRATION_REFUSED or scopes == needed:
+                    raise
+                scopes = self._without_own_scopes(needed)
+                continue
+            self._method_for(client, server)  # what cannot work is said before a person logs in
             pending = authorization_request(
                 server,
                 client,
@@ -715,7 +891,11 @@ class Flow:
                 }
                 yield from self._request_and_store(resource, server, client, form, scopes)
             except AuthorizationFailed as error:
-                is_registered = server.issuer in self._saved.clients
+                if error.reason == "invalid_scope" and scopes != needed:
+                    scopes = self._without_own_scopes(needed)
+                    self._advance(AuthorizationEvent.REFUSED)
+                    continue
+                is_registered = client is self._saved.clients.get(server.issuer)
                 # A client may request only the scopes that it was registered for. Those were other
                 # ones if it was registered before this flow.
                 lacks_scope = error.reason == "invalid_scope" and client is known
@@ -728,6 +908,11 @@ class Flow:
                 self._advance(AuthorizationEvent.REFUSED)
             else:
                 return
+
+    def _without_own_scopes(self, needed: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the scopes without ``offline_access``, which was the idea of this client alone."""
+        self._wants_refresh = False
+        return needed
 
     def _obtain(
         self,
@@ -764,11 +949,15 @@ class Flow:
             form["scope"] = " ".join(scopes)
         client = identity.client
         method = client.method_for(("client_secret_basic", "client_secret_post", "none")) or "none"
-        request = token_request(
-            identity.token_endpoint, client, method, form, step="the identity provider"
-        )
-        response = yield from self._fetch(request, is_trusted=True)
-        return read_id_jag(response)
+        url = identity.token_endpoint
+
+        def send(repeats_id: bool) -> _Steps[AuthResponse]:
+            request = token_request(
+                url, client, method, form, step="the identity provider", repeats_id=repeats_id
+            )
+            return self._fetch(request, is_trusted=True)
+
+        return read_id_jag((yield from self._with_or_without_id(url, method, send)))
 
     def _request_and_store(
         self,
@@ -804,6 +993,7 @@ class Flow:
             dpop_key=self._key,
         )
         yield from self._store(tokens)
+        self.logins += 1
 
     def _store(self, tokens: Tokens) -> _Steps[None]:
         """Store tokens, then use them. A rotated refresh token must not be lost in a crash."""
@@ -836,7 +1026,43 @@ class Flow:
         form: dict[str, str],
         algorithms: tuple[str, ...] = (),
     ) -> _Steps[AuthResponse]:
-        """Make a token request, once more if the server sends a DPoP nonce."""
+        """Make a token request."""
+
+        def send(repeats_id: bool) -> _Steps[AuthResponse]:
+            return self._send_token_request(
+                url, issuer, client, method, form, algorithms, repeats_id
+            )
+
+        return (yield from self._with_or_without_id(issuer, method, send))
+
+    def _with_or_without_id(
+        self, issuer: str, method: str, send: Callable[[bool], _Steps[AuthResponse]]
+    ) -> _Steps[AuthResponse]:
+        """Make a token request in the way that ``issuer`` accepts, and record which it is.
+
+        The official Python SDK's servers want the id of the client in the form, also beside Basic;
+        others refuse that.
+        """
+        repeats_id = issuer in self._saved.repeating
+        response = yield from send(repeats_id)
+        if method == "client_secret_basic" and response.error in _NOT_AUTHENTICATED:
+            other = yield from send(not repeats_id)
+            if other.error not in _NOT_AUTHENTICATED:
+                self._saved.set_repeats_id(issuer, not repeats_id)
+                return other
+        return response
+
+    def _send_token_request(
+        self,
+        url: str,
+        issuer: str,
+        client: OAuthClient | None,
+        method: str,
+        form: dict[str, str],
+        algorithms: tuple[str, ...],
+        repeats_id: bool,
+    ) -> _Steps[AuthResponse]:
+        """Send a token request, once more if the server sends a DPoP nonce."""
         is_repeated = False
         while True:
             assertion = proof = None
@@ -844,7 +1070,15 @@ class Flow:
                 assertion = yield from self._sign_assertion(client, issuer, algorithms)
             if self._key is not None:
                 proof = cast("str", (yield self._proof(self._key, b"POST", url)))
-            request = token_request(url, client, method, form, assertion=assertion, proof=proof)
+            request = token_request(
+                url,
+                client,
+                method,
+                form,
+                repeats_id=repeats_id,
+                assertion=assertion,
+                proof=proof,
+            )
             response = yield from self._fetch(request)
             needs_nonce = response.error == "use_dpop_nonce" and response.nonce is not None
             if proof is None or not needs_nonce or is_repeated:
@@ -953,8 +1187,21 @@ class Flow:
             raise response.refused()
         try:
             return self._read_tokens(response)
-        except AuthorizationFailed:
+        except AuthorizationFailed as error:
+            if error.reason == "invalid_client":
+                yield from self._forget_client(tokens)
             return None
+
+    def _forget_client(self, tokens: Tokens) -> _Steps[None]:
+        """Delete a registered client that its server does not know any more, under the lock.
+
+        A login with it would end at a page of the server, which sends the person nowhere.
+        """
+        stored = self._saved.clients.get(tokens.issuer)
+        is_it = stored is not None and stored.client_id == tokens.client_id
+        if self._options.client is None and is_it:
+            del self._saved.clients[tokens.issuer]
+            yield from self._save()
 
     # Signatures
 
@@ -1024,12 +1271,33 @@ class Flow:
 
 def _is_issued_for(resource: ProtectedResource, tokens: Tokens) -> bool:
     """Return whether the server still names the issuer of the tokens, or still names none."""
-    if resource.resource is None:
-        return tokens.resource is None
-    return any(is_same_issuer(issuer, tokens.issuer) for issuer in resource.servers)
+    return resource.resource is None or any(
+        is_same_issuer(issuer, tokens.issuer) for issuer in resource.servers
+    )
+
+
+def _no_metadata(
+    who: str, tried: list[AuthResponse], more: str = "", *, reason: str = "no_metadata"
+) -> AuthorizationFailed:
+    places = ", ".join(f"{hide_secrets(each.request.url)} (HTTP {each.status})" for each in tried)
+    text = f"Authorization failed: {who} has no metadata at {places}{more}"
+    return AuthorizationFailed(text, reason=reason, url=tried[-1].request.url)
 
 
 _NOT_BUSY = (AuthorizationState.IDLE, AuthorizationState.READY, AuthorizationState.CLOSED)
+
+_NOT_FOUND = 404
+"""The only status which says that there is no document."""
+
+_UNFOUND = ("no_metadata", "unreachable", "no_response")
+"""The reasons of errors which say that metadata was not found."""
+
+_NOT_AUTHENTICATED = ("invalid_client", "invalid_request")
+"""The errors of a token endpoint that does not accept how a client authenticates."""
+
+_NO_CHALLENGE = Challenge("bearer")
+
+_OF_SERVER = "the metadata of the authorization server"
 
 _LATER = (408, 429)
 """The statuses of a refusal that says nothing about the refresh token, beside 500 and more."""

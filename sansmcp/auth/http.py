@@ -7,6 +7,7 @@ would show the code to another server, and one of metadata could lead anywhere.
 from __future__ import annotations
 
 from typing import Any
+from urllib.parse import quote_plus
 
 import attrs
 
@@ -24,6 +25,8 @@ REQUEST_TIMEOUT = 10.0
 
 _MAX_DEPTH = 64
 _MAX_VALUES = 10_000
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_SECRET = "<secret>"
 _MAX_TEXT = 300
 """The characters of a peer's text that an error shows."""
 
@@ -38,6 +41,8 @@ class AuthRequest:
     method: bytes = b"GET"
     headers: Headers = attrs.field(default=(), repr=False)
     body: bytes = attrs.field(default=b"", repr=False)
+    secrets: tuple[str, ...] = attrs.field(default=(), repr=False)
+    """What the request contains and errors must not show, should the response repeat it."""
 
 
 @attrs.frozen
@@ -48,6 +53,8 @@ class AuthResponse:
     status: int
     headers: Headers = attrs.field(default=(), repr=False)
     body: bytes = attrs.field(default=b"", repr=lambda body: elide(body, 0))
+    peer: str = ""
+    """The address of the server; empty if it is not known."""
 
     @property
     def is_success(self) -> bool:
@@ -56,9 +63,10 @@ class AuthResponse:
 
     @property
     def document(self) -> dict[str, Any] | None:
-        """The JSON object in the body; None if it is anything else."""
+        """The JSON object in the body, after a byte order mark; None if it is anything else."""
+        body = self.body.removeprefix(_BYTE_ORDER_MARK)
         try:
-            return json.as_object(json.decode(self.body, _MAX_DEPTH, _MAX_VALUES))
+            return json.as_object(json.decode(body, _MAX_DEPTH, _MAX_VALUES))
         except RemoteProtocolError:
             return None
 
@@ -66,6 +74,13 @@ class AuthResponse:
     def error(self) -> str:
         """``error`` of the document, such as ``invalid_grant``; empty if there is none."""
         return string_in(self.document or {}, "error") or ""
+
+    def is_refusal(self, wanted: str) -> bool:
+        """Return whether the server refuses, by its status or by an error in place of ``wanted``.
+
+        Some servers send errors with status 200.
+        """
+        return not self.is_success or (self.error != "" and wanted not in (self.document or {}))
 
     @property
     def nonce(self) -> str | None:
@@ -82,9 +97,19 @@ class AuthResponse:
         """Return the exception for an error response, with what the server says about it."""
         document = self.document or {}
         said = [string_in(document, name) for name in ("error", "error_description")]
-        text = ": ".join(cut(each) for each in said if each)
+        text = ": ".join(self.shown(each) for each in said if each)
         what = f"was answered with HTTP {self.status}" + (f": {text}" if text else "")
-        return self.failed(what, self.error or "refused")
+        return self.failed(what, self._without_secrets(self.error)[:_MAX_TEXT] or "refused")
+
+    def shown(self, text: str) -> str:
+        """Return text of the response as an error shows it: see :func:`cut`, without secrets."""
+        return cut(self._without_secrets(text))
+
+    def _without_secrets(self, text: str) -> str:
+        for secret in self.request.secrets:
+            for written in (secret, quote_plus(secret)):
+                text = text.replace(written, _SECRET)
+        return text
 
 
 @attrs.define(eq=False, repr=False)
@@ -108,8 +133,9 @@ class ResponseCollector:
                     )
             case BodyEnd():
                 assert self._head is not None
+                head = self._head
                 return AuthResponse(
-                    self._request, self._head.status, self._head.headers, bytes(self._body)
+                    self._request, head.status, head.headers, bytes(self._body), head.peer
                 )
             case ConnectionLost(reason):
                 return self._failed(f"sent no response: {reason}", "unreachable")

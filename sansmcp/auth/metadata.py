@@ -2,7 +2,8 @@
 
 A document is used only if it is about what was asked for: ``resource`` must cover the endpoint, and
 ``issuer`` must be the string that led to the document. Otherwise a server could name the metadata
-of another one, and get what is meant for it (mix-up).
+of another one, and get what is meant for it (mix-up). A response that is no such document, whatever
+its status, leads to the next place where the document may be.
 
 Source: RFC 9728, 2 and 3.3; RFC 8414, 2 and 3.3; RFC 9207, 3; 2026-07-28,
 basic/authorization/authorization-server-discovery.
@@ -18,7 +19,7 @@ import attrs
 from ..codecs.headers import Headers
 from .http import AuthRequest, AuthResponse, cut, string_in, strings_in
 from .scopes import union
-from .urls import covers, default_server_urls, is_safe
+from .urls import covers, default_server_urls, is_safe, origin_of
 
 _MAX_SERVERS = 20
 """The entries of ``authorization_servers`` that are read."""
@@ -35,18 +36,19 @@ def metadata_request(step: str, url: str, *, version: str | None = None) -> Auth
     return AuthRequest(step=step, url=url, headers=headers)
 
 
-def document_of(response: AuthResponse) -> dict[str, Any] | None:
-    """Return the document in a response; None if it may be at the next URL.
+def document_of(response: AuthResponse, identifier: str) -> tuple[dict[str, Any], str] | None:
+    """Return the document in a response and what it is about; None if it may be at the next URL.
 
-    A redirect, which is not followed, counts as none. The media type is not checked, because
-    servers send text/plain.
+    A redirect, which is not followed, counts as none, and so does an error of the server. The media
+    type is not checked, because servers send text/plain.
 
-    Raises:
-        AuthorizationFailed: the server has failed, so the next URL would show nothing.
+    Args:
+        response: the response.
+        identifier: the member that says what the document is about.
     """
-    if response.status >= 500:
-        raise response.refused()
-    return response.document if response.is_success else None
+    document = response.document if response.is_success else None
+    about = None if document is None else string_in(document, identifier)
+    return None if document is None or about is None else (document, about)
 
 
 @attrs.frozen(kw_only=True)
@@ -70,15 +72,15 @@ def read_resource(response: AuthResponse, endpoint: str) -> ProtectedResource | 
     Raises:
         AuthorizationFailed: it is about another resource, or names no authorization server.
     """
-    document = document_of(response)
-    if document is None:
+    found = document_of(response, "resource")
+    if found is None:
         return None
-    resource = string_in(document, "resource")
-    if resource is None or not covers(resource, endpoint):
-        what = f"is about {cut(resource)!r}" if resource else "names no resource"
-        raise response.failed(f"{what}, and not about this server", "resource_mismatch")
+    document, resource = found
+    if not covers(resource, endpoint):
+        what = f"is about {cut(resource)!r}, and not about this server"
+        raise response.failed(what, "resource_mismatch")
     servers = strings_in(document, "authorization_servers") or ()
-    safe = tuple(issuer for issuer in servers[:_MAX_SERVERS] if _is_issuer(issuer))
+    safe = tuple(issuer for issuer in servers[:_MAX_SERVERS] if is_issuer(issuer))
     if not safe:
         raise response.failed("names no authorization server that can be used", "no_server")
     return ProtectedResource(
@@ -108,34 +110,44 @@ class AuthorizationServer:
     sends_issuer: bool = False
     """True if each authorization response has ``iss``."""
 
+    @property
+    def names_own_login(self) -> bool:
+        """True if the code of a login cannot be that of another server, sent here by mix-up.
+
+        Either the response says who has issued the code, or the person logs in at the origin that
+        published these metadata, or the code goes back to the origin where the person logged in.
+        Source: RFC 9207; RFC 9700, 4.4.
+        """
+        origins = (origin_of(self.issuer), origin_of(self.token_endpoint))
+        return self.sends_issuer or origin_of(self.authorization_endpoint or "") in origins
+
 
 def read_server(
-    response: AuthResponse, issuer: str | None, *, for_code: bool
+    response: AuthResponse, issuer: str, *, for_code: bool, may_omit_pkce: bool = False
 ) -> AuthorizationServer | None:
     """Return the metadata in a response; None if it may be at the next URL.
 
     Args:
         response: the response.
-        issuer: the issuer from which its URL was built. None for a server of 2025-03-26, whose
-            metadata is at the origin of the MCP server, names any issuer, and may not say whether
-            it supports PKCE.
+        issuer: the issuer from which its URL was built.
         for_code: True if the server must support authorization codes with PKCE.
+        may_omit_pkce: True if the metadata may not say how the server supports PKCE.
 
     Raises:
         AuthorizationFailed: it is of another issuer, or lacks what the flow needs.
     """
-    document = document_of(response)
-    if document is None:
+    found = document_of(response, "issuer")
+    if found is None:
         return None
-    named = string_in(document, "issuer")
-    if named is None or not (issuer is None or is_same_issuer(named, issuer)):
-        what = f"is of the issuer {cut(named or '')!r}, and not of {cut(issuer or '')!r}"
+    document, named = found
+    if not is_same_issuer(named, issuer):
+        what = f"is of the issuer {cut(named)!r}, and not of {cut(issuer)!r}"
         raise response.failed(what, "issuer_mismatch")
     token_endpoint = _endpoint(response, document, "token_endpoint")
     if token_endpoint is None:
         raise response.failed("names no token_endpoint", "no_token_endpoint")
     if for_code:
-        _check_code_support(response, document, is_old=issuer is None)
+        _check_code_support(response, document, may_omit_pkce=may_omit_pkce)
     return AuthorizationServer(
         issuer=named,
         token_endpoint=token_endpoint,
@@ -153,6 +165,45 @@ def read_server(
     )
 
 
+def issuer_named_by_old_server(response: AuthResponse) -> str | None:
+    """Return the issuer that a server of 2025-03-26 names at its origin; None for no document.
+
+    Raises:
+        AuthorizationFailed: it cannot be an issuer.
+    """
+    found = document_of(response, "issuer")
+    if found is None:
+        return None
+    _, named = found
+    if not is_issuer(named):
+        raise response.failed(f"is of {cut(named)!r}, which is no issuer", "issuer_mismatch")
+    return named
+
+
+def read_old_server(
+    response: AuthResponse, issuer: str, *, for_code: bool
+) -> AuthorizationServer | None:
+    """Return the metadata of a server of 2025-03-26 that is its own issuer; None if there is none.
+
+    It may not say whether it supports PKCE, which that revision demands of all servers. Only the
+    MCP server vouches for its endpoints. So one origin must have them all: otherwise the server
+    could have a person log in at another one, and get the code.
+
+    Raises:
+        AuthorizationFailed: it is of another issuer, has endpoints of several origins, or lacks
+            what the flow needs.
+    """
+    server = read_server(response, issuer, for_code=for_code, may_omit_pkce=True)
+    if server is None:
+        return None
+    named = (server.authorization_endpoint, server.token_endpoint, server.registration_endpoint)
+    endpoints = [url for url in named if url is not None]
+    if len({origin_of(url) for url in endpoints}) > 1:
+        what = f"has endpoints of several origins: {', '.join(map(cut, endpoints))}"
+        raise response.failed(what, "issuer_mismatch")
+    return server
+
+
 def default_server(endpoint: str) -> AuthorizationServer:
     """Return what a server of 2025-03-26 without metadata supports.
 
@@ -168,7 +219,9 @@ def default_server(endpoint: str) -> AuthorizationServer:
     )
 
 
-def _check_code_support(response: AuthResponse, document: dict[str, Any], *, is_old: bool) -> None:
+def _check_code_support(
+    response: AuthResponse, document: dict[str, Any], *, may_omit_pkce: bool
+) -> None:
     if string_in(document, "authorization_endpoint") is None:
         raise response.failed("names no authorization_endpoint", "no_authorization_endpoint")
     if "code" not in (strings_in(document, "response_types_supported") or ()):
@@ -176,7 +229,7 @@ def _check_code_support(response: AuthResponse, document: dict[str, Any], *, is_
         raise response.failed(what, "code_unsupported")
     # Without PKCE an intercepted code is as good as a token; 'plain' protects from nothing.
     methods = strings_in(document, "code_challenge_methods_supported")
-    if "S256" not in (methods or ()) and not (is_old and methods is None):
+    if "S256" not in (methods or ()) and not (may_omit_pkce and methods is None):
         what = "does not list 'S256' in code_challenge_methods_supported"
         raise response.failed(what, "pkce_unsupported")
 
@@ -190,16 +243,17 @@ def _endpoint(response: AuthResponse, document: dict[str, Any], name: str) -> st
     return url
 
 
-def _is_issuer(issuer: str) -> bool:
+def is_issuer(issuer: str) -> bool:
+    """Return whether a string can be an issuer."""
     return is_safe(issuer) and not urlsplit(issuer).query
 
 
 def is_same_issuer(named: str, issuer: str) -> bool:
     """Return whether metadata is that of an issuer.
 
-    They must be the same string, except for the slash of an issuer without a path: the official
-    Python SDK 1.30 adds it to the issuers in its resource metadata. Both forms lead to the same
-    document. From here on only the issuer in the document is used.
+    They must be the same string, except for one slash at the end: the official Python SDK 1.30 adds
+    it to the issuers in its resource metadata, and other servers leave it out there. Both forms
+    lead to the same document. From here on only the issuer in the document is used.
     """
     shorter, longer = sorted((named, issuer), key=len)
-    return named == issuer or (longer == f"{shorter}/" and urlsplit(shorter).path == "")
+    return named == issuer or (longer == f"{shorter}/" and not shorter.endswith("/"))

@@ -80,12 +80,14 @@ class JwtAssertion:
     """A program that the platform on which it runs vouches for (workload identity federation).
 
     Attributes:
-        assertion: the JWT of the platform.
+        assertion: the JWT of the platform. Only ``issuer`` gets it.
+        issuer: the issuer of the authorization server that accepts it.
 
     Source: io.modelcontextprotocol/auth/wif (SEP-1933); RFC 7523.
     """
 
     assertion: str = attrs.field(repr=redact)
+    issuer: str
 
 
 Grant: TypeAlias = ClientCredentials | IdentityAssertion | JwtAssertion
@@ -130,10 +132,20 @@ class Authorization:
         scopes: scopes to request in any case; a tuple, or a str with spaces between them.
         wants_refresh: request ``offline_access``, if the authorization server lists it.
         extra: further parameters of the authorization URL, such as ``{"prompt": "consent"}``.
+        names_resource: name the MCP server in the requests for a token (``resource``), so that the
+            token is good for it alone. Set it to False only for an authorization server that
+            refuses the parameter: the server that gets such a token can use it at every other one
+            that accepts tokens of this issuer.
         grant: how a token is obtained; None for a login by a person.
+        assume_pkce: use an authorization server whose metadata do not say how it supports PKCE. Set
+            it for a provider that is known to support S256: others accept a stolen code.
+        log_in_first: obtain a token before the first request, if the server has metadata. Set it
+            for a server that refuses requests without a token by other statuses than 401.
         dpop: bind tokens to a key with DPoP, also if the server does not demand it.
         allowed_hosts: hosts of authorization servers that may be in a more private network than
-            the MCP server, such as an identity provider of the company.
+            the MCP server, such as an identity provider of the company. List the host of the MCP
+            server itself if its URL is http, the client does not know its address (behind a proxy,
+            or on an HTTP library), and you trust the network between.
         login_timeout: seconds for a person to log in.
         login: has a person log in (:data:`Login`). None: the application takes the event
             :class:`~sansmcp.events.AuthorizationNeeded` and answers it. Only drivers call it.
@@ -157,7 +169,10 @@ class Authorization:
     scopes: tuple[str, ...] = attrs.field(default=(), converter=_scopes)
     wants_refresh: bool = True
     extra: Mapping[str, str] = MappingProxyType({})
+    names_resource: bool = True
     grant: Grant | None = None
+    assume_pkce: bool = False
+    log_in_first: bool = False
     dpop: bool = False
     allowed_hosts: frozenset[str] = attrs.field(default=frozenset[str](), converter=_hosts)
     login_timeout: float = attrs.field(default=300.0, validator=_check_seconds)
@@ -183,6 +198,14 @@ class Authorization:
             raise LocalProtocolError(
                 f"token_endpoint must be an https URL, got {self.grant.token_endpoint!r}"
             )
+
+        if isinstance(self.grant, JwtAssertion):
+            check_type(str, issuer=self.grant.issuer)
+            given = None if self.client is None else self.client.issuer
+            if given not in (None, self.grant.issuer):
+                raise LocalProtocolError(
+                    f"client is of the issuer {given!r}, and the grant of {self.grant.issuer!r}"
+                )
 
     @property
     def needs_person(self) -> bool:

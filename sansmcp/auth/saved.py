@@ -12,7 +12,7 @@ import attrs
 from ..codecs import json
 from ..errors import RemoteProtocolError
 from .clients import OAuthClient
-from .http import string_in
+from .http import string_in, strings_in
 from .tokens import Tokens
 
 _VERSION = 1
@@ -29,6 +29,10 @@ class Saved:
     """The registered clients, by issuer; the latest is the last."""
     bound_issuer: str | None = None
     """The issuer of the client that the application has given without one."""
+    repeating: tuple[str, ...] = ()
+    """The issuers that accept a secret only if the form repeats the id (``repeats_id``)."""
+    resource: str | None = None
+    """``resource`` of the server's metadata, since it first had some. It outlives the tokens."""
     tokens: Tokens | None = None
     may_overwrite: bool = True
     """False if the stored document has another version."""
@@ -40,6 +44,11 @@ class Saved:
         while len(self.clients) > _MAX_CLIENTS:
             del self.clients[next(iter(self.clients))]
 
+    def set_repeats_id(self, issuer: str, repeats_id: bool) -> None:
+        """Record whether a server wants the id of the client repeated in the form."""
+        others = tuple(each for each in self.repeating if each != issuer)
+        self.repeating = (*others, issuer)[-_MAX_CLIENTS:] if repeats_id else others
+
     def encode(self) -> str:
         """Return the document."""
         clients = {issuer: client.to_json() for issuer, client in self.clients.items()}
@@ -47,6 +56,8 @@ class Saved:
             "version": _VERSION,
             "clients": clients,
             "bound_issuer": self.bound_issuer,
+            "repeating": list(self.repeating),
+            "resource": self.resource,
             "tokens": None if self.tokens is None else self.tokens.to_json(),
         }
         return json.encode(document).decode()
@@ -60,11 +71,17 @@ class Saved:
         if members.get("version", _VERSION) != _VERSION:
             return cls(may_overwrite=False)
         clients = json.as_object(members.get("clients")) or {}
+        tokens = Tokens.from_json(members.get("tokens"))
+        resource = string_in(members, "resource")
+        if "resource" not in members and tokens is not None:  # older releases store only this
+            resource = tokens.resource
         found = {issuer: OAuthClient.from_json(issuer, each) for issuer, each in clients.items()}
         return cls(
             clients={issuer: client for issuer, client in found.items() if client is not None},
             bound_issuer=string_in(members, "bound_issuer"),
-            tokens=Tokens.from_json(members.get("tokens")),
+            repeating=strings_in(members, "repeating") or (),
+            resource=resource,
+            tokens=tokens,
         )
 
 

@@ -16,14 +16,24 @@ import attrs
 from ..addresses import AddressClass
 from ..codecs import json
 from ..scopes import parse_scope
-from ..types import redact
+from ..types import SecretBytes, redact
 from .clients import OAuthClient, number_in
-from .http import AuthRequest, AuthResponse, cut, string_in, strings_in
+from .http import AuthRequest, AuthResponse, string_in, strings_in
 
 JWT_BEARER = "urn:ietf:params:oauth:grant-type:jwt-bearer"
 TOKEN_EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 ID_JAG = "urn:ietf:params:oauth:token-type:id-jag"
 _ASSERTION = "urn:ietf:params:oauth:client-assertion-type:jwt-bearer"
+_SECRETS = (
+    "code",
+    "code_verifier",
+    "refresh_token",
+    "assertion",
+    "subject_token",
+    "client_assertion",
+)
+"""The parameters that are secret."""
+
 _VISIBLE = re.compile(r"[!-~]+")
 _TYPES = {"bearer": "Bearer", "dpop": "DPoP"}
 
@@ -44,7 +54,7 @@ class Tokens:
     client_id: str | None
     """None if no client was named: an assertion sufficed."""
     resource: str | None
-    """The ``resource`` of the metadata; None for a server of 2025-03-26."""
+    """The ``resource`` of the metadata; None for a server of 2025-03-26 that issues them itself."""
     token_endpoint: str
     auth_method: str
     """How the client authenticates at the token endpoint."""
@@ -125,6 +135,7 @@ def token_request(
     form: dict[str, str],
     *,
     step: str = "the token request",
+    repeats_id: bool = False,
     assertion: str | None = None,
     proof: str | None = None,
 ) -> AuthRequest:
@@ -136,6 +147,9 @@ def token_request(
         method: how it authenticates, one of :data:`~sansmcp.auth.clients.AUTH_METHODS`.
         form: the parameters of the grant.
         step: the purpose of the request, for errors.
+        repeats_id: True to send the id of the client in the form, too, with
+            ``client_secret_basic``. RFC 6749, 2.3, allows one method in a request, and servers
+            differ in whether the id counts as one.
         assertion: the signed JWT of ``private_key_jwt``.
         proof: the DPoP proof; None without DPoP.
     """
@@ -145,19 +159,29 @@ def token_request(
     ]
     if proof is not None:
         headers.append((b"dpop", proof.encode()))
+    secrets = [] if client is None or client.client_secret is None else [client.client_secret]
     if client is not None and method == "client_secret_basic":
         # Both parts are form-encoded first, so that a colon in the id does not end it.
         pair = f"{quote_plus(client.client_id)}:{quote_plus(client.client_secret or '')}"
         encoded = base64.b64encode(pair.encode())
         headers.append((b"authorization", b"Basic " + encoded))
+        secrets.append(encoded.decode())
+        if repeats_id:
+            form = {**form, "client_id": client.client_id}
     elif client is not None:
         form = {**form, "client_id": client.client_id}
         if method == "client_secret_post":
             form["client_secret"] = client.client_secret or ""
         elif assertion is not None:
             form.update(client_assertion_type=_ASSERTION, client_assertion=assertion)
+    secrets += [value for name, value in form.items() if name in _SECRETS]
     return AuthRequest(
-        step=step, url=url, method=b"POST", headers=tuple(headers), body=urlencode(form).encode()
+        step=step,
+        url=url,
+        method=b"POST",
+        headers=tuple(headers),
+        body=SecretBytes(urlencode(form).encode()),
+        secrets=tuple(secret for secret in secrets if secret),
     )
 
 
@@ -180,13 +204,13 @@ def read_tokens(response: AuthResponse) -> TokenResponse:
     Raises:
         AuthorizationFailed: the server refused, or the response has no usable token.
     """
-    if not response.is_success:
+    if response.is_refusal("access_token"):
         raise response.refused()
     document = response.document or {}
     access_token = _token_in(response, document)
-    kind = string_in(document, "token_type") or ""
+    kind = str(document.get("token_type") or "Bearer")  # some servers leave it out
     if kind.lower() not in _TYPES:
-        what = f"sent a token of the unknown type {cut(kind)!r}"
+        what = f"sent a token of the unknown type {response.shown(kind)!r}"
         raise response.failed(what, "unknown_token_type")
     lifetime = number_in(document, "expires_in")
     if lifetime is not None and lifetime < _MIN_LIFETIME:
@@ -207,12 +231,12 @@ def read_id_jag(response: AuthResponse) -> str:
     Raises:
         AuthorizationFailed: the provider refused, or the response has something else.
     """
-    if not response.is_success:
+    if response.is_refusal("access_token"):
         raise response.refused()
     document = response.document or {}
     kind = string_in(document, "issued_token_type") or ""
     if kind != ID_JAG:
-        what = f"issued a token of the type {cut(kind)!r}, and not {ID_JAG}"
+        what = f"issued a token of the type {response.shown(kind)!r}, and not {ID_JAG}"
         raise response.failed(what, "unknown_token_type")
     return _token_in(response, document)
 

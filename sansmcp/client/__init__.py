@@ -4,28 +4,35 @@
 next input to another part. The parts do not use the client, and do not use each other unless the
 table says so.
 
-====================  ==============================================================================
-``client``            commands, effects, events, time; acts on outcomes
-``outcomes``          the outcomes that the parts return
-``options``           the settings of a client
-``opening``           finds transport and revision of a server; opens sessions
-``request``           one JSON-RPC request, and the meaning of its response
-``stream``            when and how to reconnect; holds a cursor
-``input``             the server requests without a response
-``task``              the task of a call: what the server says of it, and when to ask again
-``post``              notifications and responses that the server has not accepted
-``exchange``          one HTTP exchange and its purpose
-``reader``            one HTTP response: parts in, outcomes out
-``http_heads``        the heads of HTTP requests; refusals
-``authorizing``       the authorization of one client; requests that wait for it
-``tool_headers``      headers that repeat parameters of tools
-``cache``             cached lists and resources
-``line_channel``      the messages of a server process
-``child_process``     start, output and shutdown of a server process
---------------------  ------------------------------------------------------------------------------
-``legacy.handshake``  what the response to ``initialize`` negotiates
-``legacy.cursor``     the position of a client in a resumable stream
-``legacy.turn``       responses that are sent together at the end of a turn (SEP-1858)
-``legacy.endpoint``   the URL for messages on HTTP+SSE
-====================  ==============================================================================
+=======================  ===========================================================================
+``client``               commands, effects, events, time; acts on outcomes
+``outcomes``             the outcomes that the parts return
+``options``              the settings of a client
+``opening``              finds transport and revision of a server; opens sessions
+``request``              one JSON-RPC request, and the meaning of its response
+``stream``               when and how to reconnect; holds a cursor
+``input``                the server requests without a response
+``call_keys``            what follows a cut of a call with a key, by which its response is to be had
+``task``                 the task of a call: what the server says of it, and when to ask again
+``procedures``           the list of tools and the task of a call, followed by generators
+``post``                 notifications and responses that the server has not accepted
+``transports.http``      the open HTTP exchanges: redirects, cookies, tokens, aborts
+``transports.http_sse``  the event stream that is a session of HTTP+SSE; its silence
+``transports.stdio``     the server process: its lines, effects and timer
+``exchange``             one HTTP exchange and its purpose
+``reader``               one HTTP response: parts in, outcomes out
+``message_decoder``      messages of a server: read strictly, else as far as they mean one thing
+``unread``               texts of a server that are no responses, to be quoted in errors
+``http_heads``           the heads of HTTP requests; refusals
+``authorizing``          the authorization of one client; requests that wait for it
+``tool_headers``         headers that repeat parameters of tools
+``cache``                cached lists and resources
+``cookies``              the cookies of the server's load balancer
+``child_process``        the steps from start to shutdown of a server process
+-----------------------  ---------------------------------------------------------------------------
+``legacy.handshake``     what the response to ``initialize`` negotiates
+``legacy.cursor``        the position of a client in a resumable stream
+``legacy.turn``          responses that are sent together at the end of a turn (SEP-1858)
+``legacy.endpoint``      the URL for messages on HTTP+SSE
+=======================  ===========================================================================
 """

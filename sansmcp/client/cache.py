@@ -11,24 +11,19 @@ from __future__ import annotations
 
 import itertools
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any, TypeAlias
 
 import attrs
 
 from ..codecs import json
+from ..errors import LocalProtocolError
 from ..input_required import ROUND_PARAMS
 from ..limits import Limits
 from ..messages import Notification, Params
+from ..meta_keys import CHANGED_LISTS, UPDATED
 
-_CHANGES: Mapping[str, tuple[str, ...]] = {
-    "notifications/tools/list_changed": ("tools/list",),
-    "notifications/prompts/list_changed": ("prompts/list",),
-    "notifications/resources/list_changed": ("resources/list", "resources/templates/list"),
-}
-"""The methods whose results each notification invalidates."""
-_UPDATED = "notifications/resources/updated"
-_CACHEABLE = frozenset(("resources/read", *itertools.chain(*_CHANGES.values())))
+_CACHEABLE = frozenset(("resources/read", *itertools.chain(*CHANGED_LISTS.values())))
 """The methods whose results are cached. ``server/discover`` is left out, although the specification
 allows it: applications call it to check that the server responds.
 """
@@ -84,7 +79,7 @@ class Cache:
             self._drop(key)
             return None
         self._entries.move_to_end(key)
-        return json.decode(kept.data, self._limits.max_json_depth)
+        return json.decode(kept.data, self._limits.max_response_depth)
 
     def insert(self, method: str, params: Params, result: Any, now: float) -> None:
         """Cache a result for its time to live, if it has one."""
@@ -93,7 +88,10 @@ class Cache:
         seconds = min(_seconds(result), limits.max_cached_age)
         if key is None or not seconds:
             return
-        data = json.encode(result)
+        try:
+            data = json.encode(result)
+        except LocalProtocolError:  # NaN, which JSON does not have
+            return
         kept = _CacheEntry(data, params.get("uri"), now + seconds, len(key[1]) + len(data))
         if kept.size > limits.max_cached_bytes:
             return
@@ -107,10 +105,10 @@ class Cache:
 
     def invalidate(self, notification: Notification) -> None:
         """Discard the results that a notification declares to be changed."""
-        if notification.method == _UPDATED:
+        if notification.method == UPDATED:
             uri = (notification.params or {}).get("uri")
             self._forget(key for key, kept in self._entries.items() if kept.is_changed_by(uri))
-        for method in _CHANGES.get(notification.method, ()):
+        for method in CHANGED_LISTS.get(notification.method, ()):
             self.discard(method)
 
     def discard(self, method: str) -> None:

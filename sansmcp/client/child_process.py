@@ -18,13 +18,16 @@ from ..codecs.ndjson import NdjsonDecoder
 from ..effects import CloseStdin, KillProcess, StartProcess, TerminateProcess
 from ..errors import ProcessEnded, RemoteProtocolError, describe_noise
 from ..states import PROCESS, ProcessEvent, ProcessState, advance
-from ..types import Idle
+from ..types import Idle, hide_program
 from .outcomes import ProcessClosed, ProcessFinished, ProcessOutcome, ProcessStep, ProcessUseless
 
 _OUTPUT_TIMEOUT = 1.0
 """Seconds to wait for the rest of the output after the exit. A child of the process may hold the
 pipe open.
 """
+
+_UNUSED_TIMEOUT = 1.0
+"""Seconds for each step of the shutdown of a process that has opened no session, at most."""
 
 _LAST_LINES = 20
 """The number of lines of standard error, and of invalid output, that are kept for an error."""
@@ -42,6 +45,8 @@ class ChildProcess:
     state: ProcessState = attrs.field(default=ProcessState.NEW, init=False)
     output_ended: bool = attrs.field(default=False, init=False)
     """True if its standard output was closed."""
+    has_served: bool = attrs.field(default=False, init=False)
+    """True if it has opened a session; set by the client."""
     log_ended: bool = attrs.field(default=False, init=False)
     """True if its standard error was closed."""
     _log: NdjsonDecoder = attrs.field(init=False)
@@ -65,9 +70,14 @@ class ChildProcess:
         return StartProcess(self.command)
 
     def close(self) -> ProcessStep | None:
-        """Start the shutdown sequence; None if the process is not running, or ends already."""
+        """Start the shutdown sequence; None if the process is not running, or ends already.
+
+        A process that has opened no session has nothing to finish, and gets little time.
+        """
         if self.state is not ProcessState.RUNNING:
             return None
+        if not self.has_served:
+            self._step_timeout = min(self._step_timeout, _UNUSED_TIMEOUT)
         self._advance(ProcessEvent.CLOSE)
         return ProcessStep(CloseStdin(), self._step_timeout)
 
@@ -81,7 +91,7 @@ class ChildProcess:
         """Record that the process could not be started."""
         self._advance(ProcessEvent.EXITED)
         self._advance(ProcessEvent.OUTPUT_READ)
-        text = f"{self.command[0]!r} could not be started: {reason}"
+        text = f"{hide_program(self.command[0])!r} could not be started: {reason}"
         return ProcessClosed(ProcessEnded(text, status=None, log=()))
 
     def noise(self, line: bytes) -> None:
@@ -93,18 +103,13 @@ class ChildProcess:
         self._log.receive_data(data)
         return self._read_log()
 
-    def last_log(self) -> list[str]:
-        """Return the rest of its standard error, after its output was read."""
-        self._log.receive_eof()
-        return self._read_log()
-
     def output_read(self, *, is_closing: bool) -> ProcessStep | ProcessFinished | None:
         """Return the next step after all of its output was read; None to wait.
 
         ``is_closing``: True if the client is closing.
         """
         if self.state is ProcessState.EXITED:
-            return ProcessFinished() if self.log_ended or is_closing else None
+            return ProcessFinished(self._last_log()) if self.log_ended or is_closing else None
         if self.state is ProcessState.RUNNING:
             # A process without output is of no use. Wait a moment for its exit status, which the
             # error contains.
@@ -122,7 +127,7 @@ class ChildProcess:
         if self.state is ProcessState.EXITED:
             if is_held and not is_closing:
                 return ProcessStep(None, self._step_timeout)
-            return ProcessFinished()
+            return ProcessFinished(self._last_log())
         if self.state is ProcessState.CLOSING and not is_closing:
             return ProcessUseless(self._error(), self._step_timeout)
         self._advance(ProcessEvent.TIMEOUT)
@@ -144,6 +149,11 @@ class ChildProcess:
         self._last_lines = deque(maxlen=_LAST_LINES)
         self._noise = deque(maxlen=_LAST_LINES)
 
+    def _last_log(self) -> list[str]:
+        """Return the rest of its standard error, after its output was read."""
+        self._log.receive_eof()
+        return self._read_log()
+
     def _read_log(self) -> list[str]:
         lines: list[str] = []
         while True:
@@ -163,7 +173,7 @@ class ChildProcess:
             how = f"has ended by signal {-self._status}"
         else:
             how = f"has ended with status {self._status}"
-        text = f"The server process {self.command[0]!r} {how}"
+        text = f"The server process {hide_program(self.command[0])!r} {how}"
         if self.printed:
             text += ":"
         return ProcessEnded(

@@ -21,30 +21,22 @@ from __future__ import annotations
 import itertools
 import math
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import attrs
 
-from ..addresses import AddressPolicy
-from ..auth.flow import OLDEST, AbortFetch, Attempt, Fetch, Flow, GiveUp, Obtained
-from ..auth.flow import Failed as FlowFailed
-from ..auth.http import AuthRequest
+from ..auth.flow import GiveUp
 from ..auth.options import Authorization
 from ..codecs import json, jsonrpc
 from ..codecs.headers import Headers
 from ..codecs.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, is_request_id
-from ..codecs.ndjson import encode_line
 from ..codecs.sse import SseEvent
 from ..effects import (
-    AbortExchange,
     AuthEffect,
     ClientEffect,
-    KillProcess,
-    OpenExchange,
     SignJwt,
-    WriteStdin,
 )
 from ..errors import (
     AuthorizationFailed,
@@ -58,6 +50,7 @@ from ..errors import (
     check_positive_seconds,
     check_settings,
     check_type,
+    describe_unread,
     error_response,
 )
 from ..events import (
@@ -78,7 +71,7 @@ from ..events import (
     StandaloneStreamClosed,
     StderrLine,
 )
-from ..http import RequestHead, ResponseHead, ResponsePart, Url
+from ..http import ResponseHead, ResponsePart, Unsent, Url
 from ..limits import Limits
 from ..messages import (
     ErrorResponse,
@@ -90,6 +83,7 @@ from ..messages import (
     Response,
 )
 from ..meta_keys import (
+    ACKNOWLEDGED,
     CAPABILITIES,
     CLIENT_INFO,
     LISTEN,
@@ -99,22 +93,15 @@ from ..meta_keys import (
     VERSION,
 )
 from ..observer import both
-from ..process import (
-    ProcessExited,
-    ProcessPart,
-    ProcessStartFailed,
-    StderrClosed,
-    StderrData,
-    StdoutClosed,
-    StdoutData,
-)
+from ..process import ProcessPart
+from ..reclaim import EXTENSION
 from ..revisions import REVISIONS
-from ..states import ClientState, OpeningState, ProcessState
+from ..states import ClientState, OpeningState
 from ..tasks import CANCEL as CANCEL_TASK
 from ..timers import Timer, TimerTable
 from ..types import STDIO, Idle, Unpack, assert_never
-from .authorizing import Authorizing, Hold, SendNow, SignFirst
 from .cache import Cache
+from .call_keys import Answer, CallKey, CallKeys, Cut, Next, Unknown, cancellation_by
 from .child_process import ChildProcess
 from .exchange import (
     Discarding,
@@ -126,10 +113,10 @@ from .exchange import (
     ForStandaloneStream,
     Purpose,
 )
-from .http_heads import HttpRequest, Refusal, request_headers, trace_headers
+from .http_heads import HttpRequest, Refusal, trace_headers
 from .input import ServerRequests
-from .line_channel import LineChannel
-from .opening import DISCOVER, INITIALIZE, Opening
+from .message_decoder import MessageDecoder
+from .opening import DISCOVER, INITIALIZE, LOCAL_PATIENCE, Opening
 from .options import (
     SAFE_METHODS,
     ClientOptions,
@@ -138,33 +125,39 @@ from .options import (
 )
 from .outcomes import (
     Agreed,
+    Ask,
     BecameTask,
     Confirm,
     Continue,
     Delivered,
     Ended,
+    EndpointFound,
+    EventStreamLost,
     Failed,
     Finished,
     Flooded,
     Initialize,
     InputRequested,
     Invalid,
+    Kind,
     LimitExceeded,
     Lost,
     NeedsInput,
     NeedsTools,
     NeedsVersion,
     NextAttempt,
+    NoEndpoint,
     OpenEventStream,
     OpeningOutcome,
     OtherEvent,
+    OwnAnswer,
+    PingFailed,
     PostDelayed,
     PostOutcome,
     Probe,
     ProcessClosed,
     ProcessFinished,
-    ProcessOutcome,
-    ProcessStep,
+    ProcessLogged,
     ProcessUseless,
     ReaderOutcome,
     Ready,
@@ -177,38 +170,43 @@ from .outcomes import (
     RoundDone,
     RoundFailed,
     RoundStarted,
+    SendPing,
+    StepAnswer,
     StreamOutcome,
     TaskInputDone,
-    TaskOutcome,
     TaskReported,
+    ToolsListed,
     TurnDone,
     Undelivered,
 )
 from .post import INITIALIZED, PendingPost, Posts
+from .procedures import follow_task, list_tools
 from .reader import ResponseReader
-from .request import CallTimeouts, Kind, PendingRequest, encode_without_meta
+from .request import CallTimeouts, PendingRequest, encode_without_meta
 from .stream import Stream
 from .task import TASK_METHOD, FollowedTask, task_id_of
 from .tool_headers import ToolHeaders
+from .transports.http import (
+    AuthorizationSteps,
+    FlowEnded,
+    Held,
+    HttpExchanges,
+    Released,
+    Unauthorized,
+    authorizing_for,
+)
+from .transports.stdio import Stdio, StdioOutcome
+from .unread import Unread
 
 if TYPE_CHECKING:
     from .legacy.cursor import Cursor
     from .legacy.turn import Turn
-
-_DISCARD_TIMEOUT = 1.0
-"""Seconds for the rest of a response that is discarded, before its exchange is aborted."""
-
-_MAX_PAGES = 100
-"""The number of pages of a list of tools to fetch when the headers of a tool are looked up."""
+    from .transports.http_sse import HttpSse
 
 _MAX_GIVEN_UP = 1000
 """Cancelled calls of which the client remembers that a late response may be the handle of a task.
 """
 
-_JOINED = 65536
-"""Bytes of a write to a process that are enough: further messages are not joined to it."""
-
-_DISCARDING = Discarding()
 _NO_META: Params = MappingProxyType({})
 
 _STANDALONE = 0
@@ -230,7 +228,6 @@ class Client:
         "__dict__",
         "__weakref__",
         "_agreed",
-        "_authorizing",
         "_by_id",
         "_cache",
         "_calls",
@@ -239,15 +236,14 @@ class Client:
         "_effects",
         "_error",
         "_events",
-        "_exchange_numbers",
-        "_exchanges",
         "_given_up",
         "_handles",
+        "_http",
+        "_http_sse",
         "_is_full",
         "_jitter",
+        "_keys",
         "_last_id",
-        "_lines",
-        "_message_url",
         "_now",
         "_observer",
         "_opening",
@@ -256,17 +252,23 @@ class Client:
         "_options",
         "_own",
         "_own_numbers",
+        "_pipes",
         "_posts",
-        "_process",
         "_server_requests",
         "_standalone",
         "_standalone_exchange",
+        "_stdio",
         "_timers",
         "_tools",
         "_turns",
-        "_url",
+        "_unread",
         "http11",
     )
+
+    _url_on_pipes: Url | None = None
+    """The endpoint of a server process, for a subclass that speaks HTTP on its pipes."""
+    _transport_on_pipes = STDIO
+    """The name of the transport of a server process."""
 
     def __init__(
         self,
@@ -298,7 +300,7 @@ class Client:
         check_settings(settings, "Client", ClientSettings.__optional_keys__, "a client")
         options = self._options = ClientOptions(**settings)
         self._jitter = jitter
-        self._url = _url_of(target) if isinstance(target, str) else None
+        url = _url_of(target) if isinstance(target, str) else self._url_on_pipes
         command = () if isinstance(target, str) else command_of(target)
         self._observer, self.http11 = both(options.trace, options.observer), options.http11
         self._now = 0.0
@@ -309,12 +311,12 @@ class Client:
         self._agreed = Agreed()
         self._capabilities = options.declared_capabilities
         self._error: CallError | None = None
-        self._message_url: Url | None = None
         self._opening = Opening(
             options,
             jitter,
             target if isinstance(target, str) else " ".join(command),
-            "the server process" if self._url is None else self._url.shown,
+            url.shown if url is not None and isinstance(target, str) else "the server process",
+            url is not None and url.is_local,
         )
         self._calls: dict[int, PendingRequest] = {}
         self._own: dict[int, PendingRequest] = {}
@@ -325,18 +327,30 @@ class Client:
         self._handles: Iterator[int] = itertools.count(1)
         self._own_numbers: Iterator[int] = itertools.count(-1, -1)
         self._last_id = -1
-        self._exchanges: dict[int, Exchange] = {}
-        self._exchange_numbers: Iterator[int] = itertools.count(1)
         self._standalone: Stream | None = None
+        """The standalone stream; None if there is none."""
         self._standalone_exchange = 0
         self._posts = Posts(options.limits, options.reconnect, jitter)
+        self._keys = CallKeys(random_bytes if options.reclaim else None, options.reconnect, jitter)
         self._server_requests = ServerRequests(options.limits, options.capabilities)
         self._turns: dict[RequestId, Turn] = {}
         self._tools = ToolHeaders()
         self._cache = Cache(options.limits, options.cache)
-        self._process = None if self._url else ChildProcess(command, options.close_timeout)
-        self._lines = LineChannel(options.limits)
-        self._authorizing = self._new_authorizing(random_bytes, wall_clock)
+        messages = MessageDecoder(options.limits, options.strict)
+        self._unread = Unread()
+        self._pipes: Stdio | None = None
+        """The server process; None if the server is at a URL."""
+        if not isinstance(target, str):
+            process = ChildProcess(command, options.close_timeout)
+            self._pipes = Stdio(process, messages, self._effects, self._timers)
+        self._stdio = self._pipes if url is None else None
+        """The same if messages are lines on its pipes; None for HTTP."""
+        authorizing = authorizing_for(
+            options, url if isinstance(target, str) else None, random_bytes, wall_clock
+        )
+        self._http = HttpExchanges(url, options, messages, self._effects, self._timers, authorizing)
+        self._http_sse: HttpSse | None = None
+        """The event stream of HTTP+SSE; None if there is none."""
         self._opening_held: float | None = None
         self._cursor: type[Cursor] | None = None
         if options.handshake_versions:  # else not even imported
@@ -344,28 +358,22 @@ class Client:
 
             self._cursor = Cursor
 
-    def _new_authorizing(
-        self,
-        random_bytes: Callable[[int], bytes] | None,
-        wall_clock: Callable[[], float] | None,
-    ) -> Authorizing | None:
-        authorization = self._options.authorization
-        if authorization is None or self._url is None:
-            return None
-        if self._url.socket_path is not None:
-            raise LocalProtocolError(
-                "authorization (OAuth 2.1) is for http and https URLs; the server at a Unix socket "
-                "knows the user of the client. If it asks for a token, send it in headers"
-            )
-        if random_bytes is None or wall_clock is None:
-            raise LocalProtocolError(
-                "authorization needs random_bytes and wall_clock, e.g. secrets.token_bytes and "
-                "time.time"
-            )
-        is_legacy_allowed = OLDEST in self._options.versions
-        return Authorizing(
-            Flow(str(self._url), authorization, random_bytes, wall_clock, is_legacy_allowed)
-        )
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self.shown}>"
+
+    @property
+    def target(self) -> str:
+        """The URL or the command, without what may be secret."""
+        if self._pipes is not None:
+            return self._pipes.shown
+        return "" if self._http.url is None else self._http.url.shown
+
+    @property
+    def shown(self) -> str:
+        """The target, and the revision or the state, for a ``repr``."""
+        is_ready = self.state is ClientState.READY
+        what = self._agreed.revision.name if is_ready else self.state.name.lower()
+        return f"{self.target} {what}"
 
     @property
     def authorization(self) -> Authorization | None:
@@ -384,6 +392,22 @@ class Client:
 
     # Commands
 
+    def handle_requests(self, methods: Iterable[str]) -> None:
+        """Declare the capabilities for server requests that the application handles.
+
+        Call this before :meth:`start`. What the setting ``capabilities`` declares itself is kept.
+
+        Args:
+            methods: the methods of server requests, such as ``"roots/list"``; those of extensions
+                only if ``capabilities`` declares ``extensions`` or ``experimental``.
+
+        Raises:
+            LocalProtocolError: a server sends no request of that method.
+        """
+        options = self._options = self._options.handling(methods)
+        self._capabilities = options.declared_capabilities
+        self._server_requests = ServerRequests(options.limits, options.capabilities)
+
     def start(self, *, now: float) -> None:
         """Open the session. The event ``Connected`` or ``Closed`` reports the outcome.
 
@@ -396,16 +420,16 @@ class Client:
                 f"start() was called before: the client is {state.name.lower()}"
             )
         self._now = now
-        transports: tuple[str, ...] = (STDIO,)
-        if self._process is None:
+        transports: tuple[str, ...] = (self._transport_on_pipes,)
+        if self._pipes is None:
             transports = self._options.known_servers.plan(
-                str(self._url), self._options.usable_transports
+                str(self._http.url), self._options.usable_transports
             )
         else:
-            self._effects.append(self._process.start())
-        if self._authorizing is not None:
-            self._authorizing.flow.start(now)
-            self._run_authorization(self._authorizing)
+            self._pipes.start()
+        if self._http.authorizing is not None:
+            self._http.authorizing.flow.start(now)
+            self._on_authorization(self._http.run_flow(now))
         self._on_opening(self._opening.start(transports, now))
 
     def call(
@@ -421,6 +445,7 @@ class Client:
         detach: bool = False,
         any_result: bool = False,
         wants_progress: bool = True,
+        capabilities: Mapping[str, Any] | None = None,
         now: float,
     ) -> int:
         """Make a call: send a request, and report its one outcome as an event.
@@ -460,6 +485,9 @@ class Client:
             wants_progress: False if progress reports only start ``timeout`` again, and the
                 application does not use them. Servers of this library then make a task of a call
                 that takes long; else the call stays on its stream, on which the reports arrive.
+            capabilities: at 2026-07-28, what this request declares instead of the capabilities of
+                the client, for a gateway whose own clients differ. Tasks are declared as always,
+                since the client itself follows them.
 
         Returns:
             The handle of the call. CallCompleted or CallFailed with this handle ends it.
@@ -482,6 +510,9 @@ class Client:
             raise LocalProtocolError("Cannot call 'initialize': start() sends it")
         self._check_calls()
         params, encoded = _checked_params(method, params, meta)
+        if capabilities is not None:
+            capabilities = self._options.with_tasks(capabilities)
+            json.encode(capabilities)
         if self._has_mirrored_headers:
             self._tools.validate_mirrored_params(method, params)
         self._check_started()
@@ -501,6 +532,7 @@ class Client:
             is_detached=detach,
             takes_any_result=any_result,
             wants_progress=wants_progress or method != TASK_METHOD or not self._options.tasks,
+            capabilities=capabilities,
         )
         self._begin(request)
         return request.number
@@ -614,8 +646,9 @@ class Client:
             session has ended, or it has a response.
 
         Raises:
-            LocalProtocolError: ``result`` is not JSON. Nothing has changed.
+            LocalProtocolError: ``result`` is not a JSON object. Nothing has changed.
         """
+        check_type(Mapping, result=result)
         json.encode(result)
         self._now = now
         return self._respond(Response(request_id, result))
@@ -653,10 +686,10 @@ class Client:
             pending. An attacker may have made it; wait for another.
         """
         self._now = now
-        if self._authorizing is None:
+        if self._http.authorizing is None:
             return False
-        is_ours = self._authorizing.flow.redirected(redirect, now)
-        self._run_authorization(self._authorizing)
+        is_ours = self._http.authorizing.flow.redirected(redirect, now)
+        self._on_authorization(self._http.run_flow(now))
         return is_ours
 
     def login_failed(self, reason: str, *, now: float) -> None:
@@ -665,34 +698,35 @@ class Client:
         The requests that wait fail with AuthorizationFailed. Without a login nothing changes.
         """
         self._now = now
-        if self._authorizing is not None:
-            self._authorizing.flow.login_failed(reason, now)
-            self._run_authorization(self._authorizing)
+        if self._http.authorizing is not None:
+            self._http.authorizing.flow.login_failed(reason, now)
+            self._on_authorization(self._http.run_flow(now))
 
     def auth_completed(self, effect: AuthEffect, result: Any, *, now: float) -> None:
         """Report the result of an effect of the authorization. Pull effects afterwards."""
         self._now = now
-        authorizing = self._authorizing
+        authorizing = self._http.authorizing
         assert authorizing is not None
         number = authorizing.signed(effect) if isinstance(effect, SignJwt) else None
         if number is not None:
-            self._send_signed(authorizing, number, str(result))
+            self._http.send_signed(number, str(result), now)
         else:
             authorizing.flow.completed(effect, result, now)
-            self._run_authorization(authorizing)
+            self._on_authorization(self._http.run_flow(now))
 
     def auth_failed(self, effect: AuthEffect, reason: str, *, now: float) -> None:
         """Report that an effect of the authorization cannot be performed, and why."""
         self._now = now
-        authorizing = self._authorizing
+        authorizing = self._http.authorizing
         assert authorizing is not None
         number = authorizing.signed(effect) if isinstance(effect, SignJwt) else None
         if number is not None:
             text = f"Authorization failed: a JWT cannot be signed: {reason}"
-            self._fail_held(number, AuthorizationFailed(text, reason="effect_failed"))
+            error = AuthorizationFailed(text, reason="effect_failed")
+            self._on_authorization(self._http.fail_held(number, error))
         else:
             authorizing.flow.effect_failed(effect, reason, now)
-            self._run_authorization(authorizing)
+            self._on_authorization(self._http.run_flow(now))
 
     def close(self, reason: str = "the client was closed", *, now: float) -> None:
         """End the session. Running calls fail with RequestCancelled, and their tasks are cancelled.
@@ -706,9 +740,10 @@ class Client:
         self._now = now
         if not self._opening.is_closed:
             tasks = [call.task for call in self._calls.values() if call.task is not None]
+            keys = [call.key for call in self._calls.values() if call.key is not None]
             for request in tuple(self._calls.values()):
                 self._cancelled(request, reason)
-            self._end(None, tasks)
+            self._end(None, tasks, keys)
 
     # Parts in, effects and events out
 
@@ -718,25 +753,27 @@ class Client:
         A part of an exchange that has ended or was aborted is ignored.
         """
         self._now = now
-        found = self._exchanges.get(exchange)
+        found, authorizing = self._http.open_exchanges.get(exchange), self._http.authorizing
         if found is None:
-            if self._authorizing is not None and exchange == self._authorizing.exchange:
-                self._authorizing.flow.receive(part, now)
-                self._run_authorization(self._authorizing)
+            if authorizing is not None and exchange == authorizing.exchange:
+                authorizing.flow.receive(part, now)
+                self._on_authorization(self._http.run_flow(now))
         else:
             if self._observer is not None:
                 self._observer.part_received(exchange, part)
             reader = found.reader
             has_more = reader.receive(part)
-            if self._authorizing is not None and isinstance(part, ResponseHead):
+            if reader.has_cookies:
+                self._http.take_cookies(found, now)
+            if authorizing is not None and isinstance(part, ResponseHead):
                 assert found.attempt is not None
-                self._authorizing.flow.responded(found.attempt, str(found.request.url), part)
+                authorizing.flow.responded(found.attempt, str(found.request.url), part)
             if found.stream is not None and reader.is_stream and isinstance(part, ResponseHead):
                 found.stream.opened(now)
             if has_more:
                 self._process_exchange(exchange)
             stream = found.stream
-            if stream is not None and stream.cursor is not None and reader.is_stream:
+            if stream is not None and stream.is_watched and reader.is_stream:
                 self._arm_stream_idle(stream)
 
     def receive_process_part(self, part: ProcessPart, *, now: float) -> None:
@@ -745,36 +782,21 @@ class Client:
         Raises:
             LocalProtocolError: the server is at a URL.
         """
-        process = self._process
-        if process is None:
+        stdio = self._pipes
+        if stdio is None:
             raise LocalProtocolError(
                 "The server is at a URL and has no process; feed responses to receive_part()"
             )
         self._now = now
         if self._observer is not None:
             self._observer.process_part_received(part)
-        if process.state is ProcessState.ENDED:
+        if stdio.has_ended:
             return  # from a child of the process, which still has its pipes open
-        match part:
-            case StdoutData(data):
-                if not self._opening.is_closed:  # else the output is discarded
-                    self._lines.receive_data(data)
-            case StdoutClosed():
-                process.output_ended = True
-                self._lines.receive_eof()
-            case StderrData(data):
-                self._log(process.log(data))
-                return
-            case StderrClosed():
-                process.log_ended = True
-            case ProcessExited(status):
-                self._on_process(process.exited(status))
-            case ProcessStartFailed(reason):
-                self._on_process(process.failed(reason))
-                return
-            case _ as impossible:
-                assert_never(impossible)
-        self._process_lines(process)
+        outcome = stdio.receive(part, now, is_closing=self._opening.is_closed)
+        if outcome is None:
+            self._process_lines(stdio)
+        else:
+            self._on_process(stdio, outcome)
 
     def next_effect(self) -> ClientEffect | Idle:
         """Remove and return the next effect to perform.
@@ -799,10 +821,10 @@ class Client:
         if self._observer is not None:
             self._observer.event_pulled(event)
         if was_full and not self._has_enough_events():
-            for number in tuple(self._exchanges):
+            for number in tuple(self._http.open_exchanges):
                 self._process_exchange(number)
-            if self._process is not None:
-                self._process_lines(self._process)
+            if self._stdio is not None:
+                self._process_lines(self._stdio)
         return event
 
     def drive(
@@ -851,26 +873,26 @@ class Client:
                 case Timer.STREAM_IDLE:
                     self._stream_idle_due(key, is_reading=is_reading)
                 case Timer.OPENING:
-                    printed = () if self._process is None else self._process.printed
-                    self._on_opening(self._opening.due(now, printed))
+                    self._on_opening(self._opening.due(now, self._printed()))
                 case Timer.TASK_POLL:
                     self._task_due(self._calls[key])
                 case Timer.POST:
                     self._post_due(key)
                 case Timer.DISCARD_RESPONSE:
-                    self._abort(key)
+                    self._http.abort(key)
                 case Timer.CLOSE:
                     self._closed()
                 case Timer.AUTHORIZATION:
-                    assert self._authorizing is not None
-                    self._authorizing.flow.due(now)
-                    self._run_authorization(self._authorizing)
+                    assert self._http.authorizing is not None
+                    self._http.authorizing.flow.due(now)
+                    self._on_authorization(self._http.run_flow(now))
                 case _:
                     assert timer is Timer.PROCESS
-                    assert self._process is not None
+                    assert self._pipes is not None
                     is_held = self._has_enough_events()
                     is_closing = self._opening.is_closed
-                    self._on_process(self._process.due(is_closing=is_closing, is_held=is_held))
+                    outcome = self._pipes.due(now, is_closing=is_closing, is_held=is_held)
+                    self._on_process(self._pipes, outcome)
 
     # The opening
 
@@ -888,7 +910,10 @@ class Client:
                 self._agreed = agreed
                 self._end_opening_request(complete=True)
                 self._arm_opening()
+                if self._pipes is not None:
+                    self._pipes.process.has_served = True
                 self._events.append(event)
+                self._keys.opened(event.capabilities)
                 for call in tuple(self._calls.values()):
                     self._send_call(call)
                 self._open_standalone_stream()
@@ -911,7 +936,7 @@ class Client:
                 self._send_own(Kind.INITIALIZE, INITIALIZE, params)
             case OpenEventStream():
                 self._agreed = Agreed()
-                self._open(ForEventStream(), b"GET")
+                self._open_event_stream()
             case Retry(delay, attempt, reason):
                 self._agreed = Agreed()
                 self._events.append(
@@ -920,12 +945,37 @@ class Client:
             case _ as impossible:
                 assert_never(impossible)
 
+    def _open_event_stream(self) -> None:
+        """Open the event stream of HTTP+SSE."""
+        from .transports.http_sse import HttpSse
+
+        limit = self.limits.stream_idle_timeout
+        stream = Stream(
+            _STANDALONE,
+            self._options.reconnect,
+            self._jitter,
+            None,
+            can_restart=False,
+            idle_limit=limit,
+            is_session=True,
+        )
+        self._http_sse = HttpSse(stream, self._http, self._timers)
+        self._open(ForEventStream(), b"GET", stream=stream)
+
     def _send_own(self, kind: Kind, method: str, params: Params | None) -> None:
         request = self._opening_request = PendingRequest(
             next(self._own_numbers), kind, method, params
         )
         self._own[request.number] = request
         self._send(request)
+
+    def _printed(self) -> tuple[str, ...]:
+        """Return what the server has sent in this opening that is no message."""
+        if self._pipes is not None:
+            return self._pipes.process.printed
+        request = self._opening_request
+        quotes = () if request is None else self._unread.quotes(request.number, -math.inf)
+        return describe_unread(quotes)
 
     def _end_opening_request(self, *, complete: bool) -> None:
         request, self._opening_request = self._opening_request, None
@@ -941,9 +991,14 @@ class Client:
         if has_one and self._options.standalone_stream and self._opening.is_ready:
             assert self._cursor is not None
             cursor = self._cursor(self.limits.max_seen_event_ids)
-            policy, jitter = self._options.reconnect, self._jitter
             self._standalone = Stream(
-                _STANDALONE, policy, jitter, cursor, can_restart=True, is_standalone=True
+                _STANDALONE,
+                self._options.reconnect,
+                self._jitter,
+                cursor,
+                can_restart=True,
+                idle_limit=self.limits.stream_idle_timeout,
+                is_standalone=True,
             )
             self._connect_stream(_STANDALONE, Resume(""))
 
@@ -962,6 +1017,8 @@ class Client:
         failed: list[int] = []
         for call in tuple(self._calls.values()):
             if call.can_requeue:
+                if call.key is not None and call.id is not None:
+                    call.key.next = Next.REST
                 self._leave_stream(call, complete=False)
                 assert call.timeouts is not None
                 call.timeouts.discard_server_requests(self._now)
@@ -975,7 +1032,7 @@ class Client:
     def _session_lost(self, refusal: Refusal) -> None:
         """Open a new session: the server has discarded the current one."""
         outcome = self._opening.session_lost(refusal, self._now)
-        self._reopen_session(outcome, PendingRequest.session_lost)
+        self._reopen_session(outcome, lambda call: call.session_lost(refusal.status))
 
     def _discard_session(self) -> list[Request]:
         """Discard everything of the session except the calls.
@@ -987,13 +1044,15 @@ class Client:
         for id in self._server_requests.clear():
             self._events.append(ServerRequestCancelled(id, "the session has ended"))
         self._stop_standalone_stream()
+        if self._http_sse is not None:
+            self._end_ping()
+            self._http_sse.stop()
+            self._http_sse = None
         self._timers.stop(Timer.CLOSE, _ONLY)
         posts = self._posts.clear()
         for post in posts:
             self._timers.stop(Timer.POST, post.number)
-        for number in tuple(self._exchanges):
-            self._abort(number)
-        self._message_url = None
+        self._http.clear()
         self._opening_held = None
         return [post.message for post in posts if isinstance(post.message, Request)]
 
@@ -1008,8 +1067,13 @@ class Client:
             self._fail_call(call, call.abandoned(error))
         self._end(error)
 
-    def _end(self, error: CallError | None, tasks: Sequence[FollowedTask] = ()) -> None:
-        """End the session, and cancel the ``tasks`` of its calls."""
+    def _end(
+        self,
+        error: CallError | None,
+        tasks: Sequence[FollowedTask] = (),
+        keys: Sequence[CallKey] = (),
+    ) -> None:
+        """End the session, and cancel the ``tasks`` of its calls, and the calls with ``keys``."""
         self._error = error
         if self._opening.state is OpeningState.NEW:
             self._opening.close()
@@ -1017,9 +1081,9 @@ class Client:
             return
         cancellations = self._discard_session()
         self._opening.close()
-        if self._authorizing is not None:
-            self._authorizing.flow.close()
-            self._run_authorization(self._authorizing)
+        if self._http.authorizing is not None:
+            self._http.authorizing.flow.close()
+            self._on_authorization(self._http.run_flow(self._now))
         if error is not None:
             self._not_cancelled(cancellations, str(error))
             cancellations = []
@@ -1027,11 +1091,9 @@ class Client:
             self._post(cancellation)
         for task in tasks:
             self._cancel_task(task)
-        if self._process is not None and self._process.state not in (
-            ProcessState.NEW,
-            ProcessState.ENDED,
-        ):
-            self._on_process(self._process.close())
+        for key in keys:
+            self._post(cancellation_by(key))
+        if self._stdio is not None and self._stdio.close(self._now):
             return
         if error is None and self._agreed.session_id is not None:
             self._open(ForDelete(), b"DELETE")
@@ -1060,7 +1122,8 @@ class Client:
         if call.task is None:
             self._send(call)
         elif self._agreed.is_modern:
-            self._send_task_request(call)
+            call.procedure = follow_task(call.task, None)
+            self._go_on(call)
         else:
             text = (
                 f"{self._agreed.revision.name}, which the server now speaks, has no tasks, so the "
@@ -1077,13 +1140,22 @@ class Client:
                 return
             request.cache_generation = self._cache.generation
         self._by_id.pop(request.id, None)
-        self._last_id += 1
-        request.id = self._last_id
+        key = request.key
+        if key is not None and key.next is not Next.CALL:
+            if not self._agreed.is_modern:  # another server has taken the place of its own
+                self._reclaim(request, Unknown(None, never_arrived=False))
+                return
+            request.id = key.id
+        else:
+            self._last_id += 1
+            request.id = self._last_id
+            if self._gets_key(request):
+                request.key = self._keys.new(request.id, key)
         self._by_id[request.id] = request
         if request is self._opening_request:
             self._opening.sent(request.id)
-        if self._process is not None:
-            self._write(request.encode(self._own_meta()))
+        if self._stdio is not None:
+            self._stdio.write(request.encode(self._meta_of(request)))
             return
         if request.stream is None:
             request.stream = self._new_stream(request)
@@ -1091,9 +1163,20 @@ class Client:
             request.stream.restarted()
             if request.turn is not None:
                 self._drop_turn(request, request.turn)
-        body = request.encode(self._own_meta())
-        mirrored = self._mirrored_headers(request.method, request.sent_params)
-        request.exchange = self._open(ForRequest(request.number), b"POST", body, mirrored=mirrored)
+        body = request.encode(self._meta_of(request))
+        method, params = request.method, request.sent_params
+        if key is not None and key.next is Next.REST:
+            method, params = EXTENSION, _NO_META
+        mirrored = self._mirrored_headers(method, params)
+        request.exchange = self._open(
+            ForRequest(request.number), b"POST", body, stream=request.stream, mirrored=mirrored
+        )
+        if request.stream is None:
+            if self._http_sse is not None and request.timeouts is not None:
+                wait = request.timeouts.part(1 / 2, self.limits.stream_idle_timeout)
+                self._http_sse.expect(wait, self._now)
+        elif request.stream.is_subscription:
+            self._arm_stream_idle(request.stream)
 
     def _new_stream(self, request: PendingRequest) -> Stream | None:
         """Return the stream of a request; None if a shared stream carries the response."""
@@ -1103,8 +1186,26 @@ class Client:
         if self._agreed.revision.resumption:
             assert self._cursor is not None
             cursor = self._cursor(self.limits.max_seen_event_ids)
-        policy, jitter = self._options.reconnect, self._jitter
-        return Stream(request.number, policy, jitter, cursor, request.idempotent)
+        return Stream(
+            request.number,
+            self._options.reconnect,
+            self._jitter,
+            cursor,
+            request.idempotent and request.key is None,
+            self._idle_limit(request),
+            is_subscription=request.method == LISTEN and request.kind is not Kind.LISTENER,
+            is_keyed=request.key is not None,
+        )
+
+    def _idle_limit(self, request: PendingRequest) -> float:
+        """Return how long the stream of a request may be silent.
+
+        It is at most three quarters of the time of a call, so that some is left after a silence.
+        """
+        limit, timeouts = self._options.limits.stream_idle_timeout, request.timeouts
+        if timeouts is None or timeouts.open_requests or request.method == LISTEN:
+            return limit
+        return timeouts.part(3 / 4, limit)
 
     def _finish(self, request: PendingRequest, result: Any) -> None:
         """End a call with its result, or with the error that the response means."""
@@ -1150,19 +1251,20 @@ class Client:
             self._timers.stop(Timer.REPEAT, request.number)
         if request.stream is not None:
             self._timers.stop(Timer.RECONNECT, request.number)
-            if request.stream.cursor is not None:
+            if request.stream.is_watched:
                 self._timers.stop(Timer.STREAM_IDLE, request.number)
             request.stream = None
         if request.turn is not None:
             self._drop_turn(request, request.turn)
         if request.exchange is not None:
             if complete or self._opening.is_shared:
-                self._discard_response(request.exchange)
+                self._http.discard_response(request.exchange, self._now)
             else:
-                self._abort(request.exchange)
+                self._http.abort(request.exchange)
             request.exchange = None
         if request.task is not None:
             self._timers.stop(Timer.TASK_POLL, request.number)
+        request.procedure = None
         if request.child is not None:
             self._end_child(request, complete=False)
         if request.listener is not None:
@@ -1184,7 +1286,8 @@ class Client:
         assert request.timeouts is not None
         limit = request.timeouts.limit(self._now)
         self._send_cancellation(request, f"timed out after {limit}")
-        self._fail_call(request, request.timed_out(self._now))
+        quotes = self._unread.quotes(request.number, request.timeouts.started)
+        self._fail_call(request, request.timed_out(self._now, describe_unread(quotes)))
 
     def _cancelled(self, request: PendingRequest, reason: str) -> None:
         text = f"{request.method} was cancelled: {reason}"
@@ -1199,6 +1302,9 @@ class Client:
         if request.task is not None:
             self._cancel_task(request.task)
             return
+        if request.key is not None:
+            self._post(cancellation_by(request.key))
+            return
         abort_suffices = self._agreed.is_modern and not self._opening.is_shared
         if request.id is not None and not abort_suffices:
             if self._agreed.is_modern and request.method == TASK_METHOD and self._options.tasks:
@@ -1210,95 +1316,142 @@ class Client:
 
     def _response_unreadable(self, request: PendingRequest, error: RemoteProtocolError) -> None:
         """Handle an invalid response."""
-        match request.kind:
-            case Kind.CALL:
-                text = f"The response to {request.method} breaks the protocol: {error.message}"
-                failure = request.error(InvalidResponse, text)
-                failure.__cause__ = error
-                self._fail_call(request, failure)
-            case Kind.DISCOVER:
-                self._on_opening(self._opening.discovery_unreadable(error, self._now))
-            case Kind.INITIALIZE:
-                self._on_opening(self._opening.initialize_unreadable(error, self._now))
-            case Kind.TOOLS:
-                self._end_tools(request)
-            case Kind.TASK:
-                text = f"The response to {request.method} breaks the protocol: {error.message}"
-                failure = request.error(InvalidResponse, text)
-                failure.__cause__ = error
-                self._on_task(self._parent_of(request), Finished(failure))
-            case Kind.LISTENER:
-                self._unsubscribed(request, for_good=True)
-            case _ as impossible:
-                assert_never(impossible)
+        if request.kind is Kind.CALL:
+            self._fail_call(request, request.unreadable(error))
+        else:
+            self._on_answer(request, error)
 
     def _response_lost(self, request: PendingRequest, lost: Lost) -> None:
         """Handle a request whose response can no longer arrive."""
+        if request.kind is not Kind.CALL:
+            self._on_answer(request, lost)
+        elif lost.unsent is not None:
+            self._fail_call(request, request.unsent(lost.reason))
+        elif request.key is not None:
+            self._reclaim(request, Cut(lost.reason))
+        else:
+            self._fail_call(request, request.lost(lost.reason))
+
+    def _on_answer(self, request: PendingRequest, answer: OwnAnswer) -> None:
+        """Act on the end of a request of the client's own."""
         match request.kind:
-            case Kind.CALL:
-                self._fail_call(request, request.lost(lost.reason))
             case Kind.DISCOVER:
-                self._on_opening(self._opening.discovery_lost(lost, self._now))
+                self._on_opening(self._opening.discovery_answered(answer, self._now))
             case Kind.INITIALIZE:
-                self._on_opening(self._opening.initialize_lost(lost, self._now))
-            case Kind.TOOLS:
-                self._end_tools(request)
-            case Kind.TASK:
+                headers = self._response_headers(request, answer)
+                self._on_opening(self._opening.initialize_answered(answer, headers, self._now))
+            case Kind.TOOLS | Kind.TASK:
                 call = self._parent_of(request)
-                self._on_task(call, call.followed.on_failure(lost.reason))
+                self._end_child(call, complete=True)
+                match answer:
+                    case RemoteProtocolError():
+                        self._go_on(call, request.unreadable(answer))
+                    case AuthorizationFailed():
+                        self._go_on(call, request.unauthorized(answer))
+                    case _:
+                        self._go_on(call, answer)
             case Kind.LISTENER:
-                self._unsubscribed(request, for_good=False)
+                may_listen_again = isinstance(answer, Lost) or (
+                    isinstance(answer, Refusal) and answer.is_retryable
+                )
+                self._unsubscribed(request, for_good=not may_listen_again)
+            case Kind.PING:
+                self._on_ping(answer)
+            case Kind.RENEWAL:
+                self._on_renewal(request, answer)
+            case _:  # pragma: no cover - a call is not one of them
+                raise AssertionError(request.kind)
+
+    def _gets_key(self, request: PendingRequest) -> bool:
+        """Return True if the response of a request is to be had by a key after a cut."""
+        is_call = request.method == TASK_METHOD and request.kind is Kind.CALL
+        return is_call and self._keys.place is not None and self._agreed.is_modern
+
+    def _reclaim(self, call: PendingRequest, answer: Answer) -> None:
+        """Act on a cut of a call with a key, or on an answer that is not its response."""
+        key = call.key
+        assert key is not None
+        key.was_attached = call.stream is not None and call.stream.was_opened
+        self._leave_stream(call, complete=True)
+        match self._keys.next_step(key, answer, self._now):
+            case Retry(delay, attempt, reason):
+                call.refusals = attempt
+                self._timers.set(Timer.REPEAT, call.number, self._now + delay)
+                self._events.append(
+                    Reconnecting(call=call.number, delay=delay, attempt=attempt, reason=reason)
+                )
+            case Restart():
+                self._send(call)
+            case Lost(reason):
+                call.key = None
+                if not call.idempotent or call.repeats == self._options.reconnect.max_attempts:
+                    self._response_lost(call, Lost(reason))
+                else:
+                    call.repeats += 1
+                    self._send(call)
             case _ as impossible:
                 assert_never(impossible)
 
     def _request_refused(self, request: PendingRequest, refusal: Refusal) -> None:
         """Handle the final refusal of a request."""
-        match request.kind:
-            case Kind.CALL:
-                self._call_refused(request, refusal)
-            case Kind.DISCOVER:
-                self._on_opening(self._opening.discovery_refused(refusal, self._now))
-            case Kind.INITIALIZE:
-                self._on_opening(self._opening.initialize_refused(refusal, self._now))
-            case Kind.TOOLS:
-                self._end_tools(request)
-            case Kind.TASK:
-                call = self._parent_of(request)
-                self._on_task(call, call.followed.on_refusal(request.method, refusal))
-            case Kind.LISTENER:
-                self._unsubscribed(request, for_good=not refusal.is_retryable)
-            case _ as impossible:
-                assert_never(impossible)
+        if request.kind is Kind.CALL:
+            self._call_refused(request, refusal)
+        else:
+            self._on_answer(request, refusal)
 
-    def _repeat_later(self, request: PendingRequest, refusal: Refusal) -> bool:
-        """Repeat a request of which the server has run nothing, after a delay.
+    def _repeat_later(
+        self, request: PendingRequest, sent: HttpRequest, reason: str, wait: float = 0.0
+    ) -> bool:
+        """Repeat a request after a delay: the server has run nothing of it, or it does no harm.
 
-        The timeouts of the call run on. Returns False if it must not be repeated, or too often, or
-        if the call would time out before.
+        The timeouts of the call run on. Returns False if that is not the request which was sent, or
+        it was repeated too often, or the call would time out before.
+
+        Args:
+            request: the request.
+            sent: the HTTP request that failed.
+            reason: why it failed, as text for an event.
+            wait: the seconds to wait at least.
         """
-        policy, attempt = self._options.reconnect, request.refusals + 1
+        used = 0 if request.stream is None else request.stream.attempts
+        policy, attempt = self._options.reconnect, max(request.refusals, used) + 1
         repeats_itself = request.kind not in (Kind.CALL, Kind.TOOLS)
-        if repeats_itself or not refusal.was_not_run or attempt > policy.max_attempts:
+        if repeats_itself or attempt > policy.max_attempts:
             return False
-        is_request = refusal.request.method == b"POST" and not refusal.request.last_event_id
-        delay = policy.delay(attempt, refusal.retry_after, self._jitter())
+        is_request = sent.method == b"POST" and not sent.last_event_id
+        delay = policy.delay(attempt, wait, self._jitter())
         deadline = math.inf if request.timeouts is None else request.timeouts.deadline
         if not is_request or self._now + delay >= deadline:
             return False
         self._leave_stream(request, complete=True)
-        request.refusals = attempt
+        request.refusals, request.key = attempt, None
         self._timers.set(Timer.REPEAT, request.number, self._now + delay)
         if request.kind is Kind.CALL:
             self._events.append(
-                Reconnecting(
-                    call=request.number, delay=delay, attempt=attempt, reason=refusal.message
-                )
+                Reconnecting(call=request.number, delay=delay, attempt=attempt, reason=reason)
             )
         return True
+
+    def _request_unsent(
+        self, request: PendingRequest, sent: HttpRequest, reason: str, unsent: Unsent
+    ) -> None:
+        """Handle a request of which no byte was sent."""
+        if request.key is not None and request.key.next is not Next.CALL:
+            self._response_lost(request, Lost(reason))  # an earlier request was sent
+            return
+        is_final = unsent is Unsent.PERMANENT
+        if unsent is Unsent.REFUSED and sent.url.is_local:
+            if request.refused_since is None:
+                request.refused_since = self._now
+            is_final = self._now >= request.refused_since + LOCAL_PATIENCE
+        if is_final or not self._repeat_later(request, sent, reason):
+            self._response_lost(request, Lost(reason, unsent=None if request.was_sent else unsent))
 
     def _call_refused(self, request: PendingRequest, refusal: Refusal) -> None:
         error = refusal.error
         if refusal.ends_session:
+            posted = refusal.request
+            request.was_not_run = posted.method == b"POST" and not posted.last_event_id
             self._session_lost(refusal)
             return
         is_about_version = (
@@ -1320,10 +1473,13 @@ class Client:
     ) -> None:
         """Handle the response to a request."""
         if request.kind is not Kind.CALL:
-            self._handle_own_response(request, message, http_status)
+            self._on_answer(request, message)
             return
         self._opening.reset_session_losses()
-        is_http = self._url is not None
+        if request.key is not None:
+            self._keys.arrived(request.key)
+            request.key = None
+        is_http = self._stdio is None
         options = self._options
         match request.on_response(message, http_status, self._agreed, options, is_http=is_http):
             case Finished(result=result):
@@ -1333,7 +1489,10 @@ class Client:
             case BecameTask(members):
                 self._follow_task(request, members)
             case NeedsTools():
-                self._look_up_tools(request)
+                self._leave_stream(request, complete=True)
+                self._cache.discard("tools/list")
+                request.procedure = list_tools()
+                self._go_on(request)
             case NeedsVersion():
                 self._leave_stream(request, complete=True)
                 why = "the server no longer supports the protocol version"
@@ -1342,36 +1501,12 @@ class Client:
             case _ as impossible:
                 assert_never(impossible)
 
-    def _handle_own_response(
-        self,
-        request: PendingRequest,
-        message: Response | ErrorResponse,
-        http_status: int | None,
-    ) -> None:
-        """Handle the response to a request of the client's own."""
-        response = message.result if isinstance(message, Response) else message
-        match request.kind:
-            case Kind.DISCOVER:
-                self._on_opening(self._opening.discovered(response, http_status, self._now))
-            case Kind.INITIALIZE:
-                headers = self._response_headers(request)
-                self._on_opening(
-                    self._opening.initialized(response, http_status, headers, self._now)
-                )
-            case Kind.TOOLS:
-                self._tools_listed(request, response)
-            case Kind.LISTENER:
-                self._unsubscribed(request, for_good=isinstance(message, ErrorResponse))
-            case _:
-                assert request.kind is Kind.TASK
-                call = self._parent_of(request)
-                self._on_task(call, call.followed.on_response(request.method, message))
-
-    def _response_headers(self, request: PendingRequest) -> Headers:
-        """Return the headers of the HTTP response to a request; empty if there is none."""
-        if request.exchange is None or self._opening.is_shared:
+    def _response_headers(self, request: PendingRequest, answer: OwnAnswer) -> Headers:
+        """Return the headers of the HTTP response with the result; empty if there is none."""
+        is_result = isinstance(answer, Response)
+        if not is_result or request.exchange is None or self._opening.is_shared:
             return ()
-        head = self._exchanges[request.exchange].reader.head
+        head = self._http.open_exchanges[request.exchange].reader.head
         assert head is not None
         return head.headers
 
@@ -1380,7 +1515,7 @@ class Client:
     @property
     def _has_mirrored_headers(self) -> bool:
         """True if HTTP headers must repeat parts of messages."""
-        return self._agreed.revision.mirrored_headers and self._url is not None
+        return self._agreed.revision.mirrored_headers and self._stdio is None
 
     def _record_tools(self, result: Any) -> Any:
         """Record the headers of listed tools; return the list without the invalid ones."""
@@ -1389,39 +1524,42 @@ class Client:
             self._events.extend(rejected)
         return result
 
-    def _look_up_tools(self, request: PendingRequest) -> None:
-        """Fetch the list of tools, then repeat a call whose headers were refused.
+    # Procedures of calls
 
-        The server may have changed its tools since they were listed. Source: 2026-07-28
-        basic/transports: Custom Headers; SEP-2243.
-        """
-        self._leave_stream(request, complete=True)
-        self._cache.discard("tools/list")
-        child = PendingRequest(
-            next(self._own_numbers), Kind.TOOLS, "tools/list", {}, parent=request.number
-        )
-        self._own[child.number] = child
-        request.child = child.number
+    def _go_on(self, call: PendingRequest, answer: StepAnswer | None = None) -> None:
+        """Let the procedure of a call take its next step: with an answer, or after a wait."""
+        assert call.procedure is not None
+        match call.procedure.send(answer):
+            case Ask() as ask:
+                self._ask(call, ask)
+            case ToolsListed(result):
+                self._record_tools(result)
+                self._go_on(call)
+            case TaskReported(wait, input_requests):
+                if input_requests is None or self._on_task_input(call, input_requests):
+                    self._schedule_task_request(call, wait)
+            case Retry(delay, attempt, reason):
+                self._timers.set(Timer.TASK_POLL, call.number, self._now + delay)
+                self._events.append(
+                    Reconnecting(call=call.number, delay=delay, attempt=attempt, reason=reason)
+                )
+            case Restart():
+                call.procedure = None
+                self._send(call)
+            case Finished(result):
+                self._finish(call, result)
+            case _ as impossible:
+                assert_never(impossible)
+
+    def _ask(self, call: PendingRequest, ask: Ask) -> None:
+        """Make a request for the procedure of a call."""
+        number = next(self._own_numbers)
+        child = PendingRequest(number, ask.kind, ask.method, ask.params, parent=call.number)
+        self._own[number] = child
+        call.child = number
+        if ask.kind is Kind.TASK:
+            self._timers.set(Timer.TASK_POLL, call.number, self._now + self._task_patience(call))
         self._send(child)
-
-    def _tools_listed(self, request: PendingRequest, response: Any) -> None:
-        """Handle a page of the list, or an error response."""
-        request.pages += 1
-        members = json.as_object(response) or {}
-        self._record_tools(response)
-        cursor = members.get("nextCursor")
-        if not isinstance(cursor, str) or request.pages >= _MAX_PAGES:
-            self._end_tools(request)
-            return
-        self._leave_stream(request, complete=True)
-        request.params = {"cursor": cursor}
-        self._send(request)
-
-    def _end_tools(self, request: PendingRequest) -> None:
-        """Repeat the call that needed the list, even if fetching the list failed."""
-        call = self._parent_of(request)
-        self._end_child(call, complete=True)
-        self._send(call)
 
     # Tasks
 
@@ -1433,52 +1571,30 @@ class Client:
         """Follow the task by whose handle the server has answered a call."""
         self._leave_stream(call, complete=True)
         call.task = self._new_task(members["taskId"], is_owned=True)
+        call.task.reported_progress = call.progress
         wait = call.task.on_handle(members)
         self._events.extend(call.followed.news(call.number))
-        self._schedule_task_request(call, wait)
+        call.procedure = follow_task(call.task, wait)
+        self._go_on(call)
 
     def _parent_of(self, request: PendingRequest) -> PendingRequest:
         """Return the call for which the client has made a request of its own."""
         assert request.parent is not None
         return self._calls[request.parent]
 
-    def _send_task_request(self, call: PendingRequest) -> None:
-        """Ask for the state of a task, or send input responses to it."""
-        method, params = call.followed.next_request()
-        child = PendingRequest(
-            next(self._own_numbers), Kind.TASK, method, params, parent=call.number
-        )
-        self._own[child.number] = child
-        call.child = child.number
-        self._timers.set(Timer.TASK_POLL, call.number, self._now + self.limits.post_timeout)
-        self._send(child)
+    def _task_patience(self, call: PendingRequest) -> float:
+        """Return the seconds to wait for the response to a request about a task."""
+        assert call.timeouts is not None
+        return call.timeouts.part(1 / 2, self.limits.post_timeout)
 
     def _task_due(self, call: PendingRequest) -> None:
         """Make the next request about a task, or give up one without a response."""
         if call.child is None:
-            self._send_task_request(call)
+            self._go_on(call)
         else:
-            reason = f"no response within {self.limits.post_timeout:g} s (post_timeout)"
-            self._on_task(call, call.followed.on_failure(reason), complete=False)
-
-    def _on_task(
-        self, call: PendingRequest, outcome: TaskOutcome, *, complete: bool = True
-    ) -> None:
-        """Act on an outcome of a request about a task; ``complete``: it has a response."""
-        self._end_child(call, complete=complete)
-        match outcome:
-            case TaskReported(wait, input_requests):
-                if input_requests is None or self._on_task_input(call, input_requests):
-                    self._schedule_task_request(call, wait)
-            case Retry(delay, attempt, reason):
-                self._timers.set(Timer.TASK_POLL, call.number, self._now + delay)
-                self._events.append(
-                    Reconnecting(call=call.number, delay=delay, attempt=attempt, reason=reason)
-                )
-            case Finished(result):
-                self._finish(call, result)
-            case _ as impossible:
-                assert_never(impossible)
+            wait = self._task_patience(call)
+            self._end_child(call, complete=False)
+            self._go_on(call, Lost(f"no response within {wait:g} s (post_timeout)"))
 
     def _on_task_input(self, call: PendingRequest, input_requests: dict[str, Any]) -> bool:
         """Report the new input requests of a task. Return False if they end the call."""
@@ -1543,7 +1659,7 @@ class Client:
         """Send an input response, after the request about the task that is in flight."""
         call.followed.add_response(key, response)
         if call.child is None:
-            self._send_task_request(call)
+            self._go_on(call)
 
     def _cancel_task(self, task: FollowedTask) -> None:
         """Cancel a task at the server, unless it belongs to another client."""
@@ -1602,6 +1718,8 @@ class Client:
             call.timeouts.pause(self._now)
             call.server_requests += 1
             self._arm(call)
+            if call.stream is not None:
+                call.stream.idle_limit = self._idle_limit(call)
         self._events.append(ServerRequestReceived(owner, request))
 
     def _on_server_request(self, request: Request, owner: PendingRequest | None) -> None:
@@ -1675,6 +1793,8 @@ class Client:
                 assert call.timeouts is not None
                 call.timeouts.resume(self._now, responded=responded)
                 self._arm(call)
+                if call.stream is not None:
+                    call.stream.idle_limit = self._idle_limit(call)
 
     def _arm(self, call: PendingRequest) -> None:
         assert call.timeouts is not None
@@ -1693,9 +1813,11 @@ class Client:
         elif event.event == INPUT_REQUIRED:
             assert request.stream is not None
             assert request.exchange is not None
-            request.stream.parked(self._exchanges[request.exchange].reader.reconnection_time)
+            request.stream.parked(
+                self._http.open_exchanges[request.exchange].reader.reconnection_time
+            )
             self._timers.stop(Timer.STREAM_IDLE, request.number)
-            self._discard_response(request.exchange)
+            self._http.discard_response(request.exchange, self._now)
             request.exchange = None
             if request.turn is None:
                 request.turn = Turn(request.number, self.limits)
@@ -1733,9 +1855,8 @@ class Client:
 
         Only the HTTP response of a request matters here.
         """
-        if self._process is not None:
-            if self._process.state is ProcessState.RUNNING:
-                self._write(self._encode(message))
+        if self._stdio is not None:
+            if self._stdio.write(self._encode(message)):
                 self._on_post(Delivered(message))
             else:
                 self._events.append(MessageUndelivered(message, "the server process ends"))
@@ -1763,7 +1884,7 @@ class Client:
     def _post_due(self, number: int) -> None:
         post = self._posts.get(number)
         if post.exchange is not None:
-            self._abort(post.exchange)
+            self._http.abort(post.exchange)
         outcome = self._posts.due(number, self._now)
         if outcome is None:
             self._timers.set(Timer.POST, number, post.deadline)
@@ -1816,6 +1937,13 @@ class Client:
                 meta[CLIENT_INFO] = self._options.info
         return meta
 
+    def _meta_of(self, request: PendingRequest) -> Params:
+        """Return what :meth:`_own_meta` does for a request that may have other capabilities."""
+        meta = self._own_meta()
+        if request.capabilities is None or not meta:
+            return meta
+        return {**meta, CAPABILITIES: request.capabilities}
+
     def _encode(self, message: Request | Notification | Response | ErrorResponse) -> bytes:
         """Encode a message, with ``_meta`` if the revision requires it."""
         if isinstance(message, Request | Notification):
@@ -1839,84 +1967,25 @@ class Client:
         method: bytes,
         body: bytes = b"",
         *,
+        stream: Stream | None = None,
         last_event_id: str = "",
         mirrored: Headers = (),
     ) -> int:
         """Open an exchange for an HTTP request, and return its number."""
-        assert self._url is not None
-        url = (self._message_url or self._url) if method == b"POST" else self._url
-        session_id, revision = self._agreed.session_id, self._agreed.revision
-        headers = request_headers(
-            method, mirrored, session_id, revision, last_event_id, self._options.headers
+        http, now = self._http, self._now
+        number = http.open(
+            purpose, method, body, self._agreed, stream, last_event_id, mirrored, now
         )
-        request = HttpRequest(url, method, headers, body, session_id, last_event_id)
-        return self._open_exchange(purpose, request, 0)
-
-    def _open_exchange(
-        self,
-        purpose: Purpose,
-        request: HttpRequest,
-        redirects: int,
-        attempt: Attempt | None = None,
-    ) -> int:
-        stream: Stream | None = None
-        match purpose:
-            case ForRequest(number):
-                stream = self._request(number).stream
-                wants_messages = stream is not None
-            case ForStandaloneStream():
-                stream, wants_messages = self._standalone, True
-            case _:
-                wants_messages = isinstance(purpose, ForEventStream)
-        cursor = None if stream is None else stream.cursor
-        reader = ResponseReader(request, self._options.limits, wants_messages, cursor)
-        number = next(self._exchange_numbers)
-        exchange = Exchange(purpose, request, reader, stream, redirects, attempt)
-        self._exchanges[number] = exchange
-        if self._authorizing is None:
-            self._send_exchange(number, request, request.headers)
-        else:
-            if attempt is None:
-                exchange.attempt = Attempt(self._operation_of(purpose))
-            self._admit(self._authorizing, number)
+        if http.authorizing is not None:
+            self._on_authorization(http.admit(number, now, self._operation_of(purpose)))
         return number
-
-    def _send_exchange(self, number: int, request: HttpRequest, headers: Headers) -> None:
-        url = request.url
-        head = RequestHead(method=request.method, target=url.target.encode(), headers=headers)
-        effect = OpenExchange(exchange=number, url=str(url), head=head, body=request.body)
-        self._effects.append(effect)
-
-    def _discard_response(self, number: int) -> None:
-        """Discard the rest of an exchange, so that its connection can be reused."""
-        exchange = self._exchanges.get(number)
-        if exchange is not None and exchange.is_held:
-            self._abort(number)
-        elif exchange is not None:
-            exchange.purpose, exchange.stream = _DISCARDING, None
-            if exchange.reader.stop():
-                del self._exchanges[number]
-            elif not exchange.reader.is_complete:
-                self._timers.set(Timer.DISCARD_RESPONSE, number, self._now + _DISCARD_TIMEOUT)
-
-    def _abort(self, number: int) -> None:
-        """Abort an exchange, if it has not ended."""
-        exchange = self._exchanges.pop(number, None)
-        if exchange is not None:
-            exchange.stream = None
-            self._timers.stop(Timer.DISCARD_RESPONSE, number)
-            if exchange.is_held:
-                assert self._authorizing is not None
-                self._authorizing.held.pop(number, None)
-            elif not exchange.reader.is_complete:
-                self._effects.append(AbortExchange(exchange=number))
 
     def _process_exchange(self, number: int) -> None:
         """Handle the outcomes of an exchange, one at a time, until it needs data or is paused.
 
         Each outcome can end any exchange. If it ends this one, its further outcomes are dropped.
         """
-        while (exchange := self._exchanges.get(number)) is not None:
+        while (exchange := self._http.open_exchanges.get(number)) is not None:
             reader = exchange.reader
             if reader.is_stream and self._has_enough_events():
                 return
@@ -1924,7 +1993,7 @@ class Client:
             if outcome is None:
                 return
             if reader.is_over:
-                self._abort(number)
+                self._http.abort(number)
                 if isinstance(outcome, Refused) and (
                     self._follow_redirect(exchange, outcome) or self._authorize(exchange, outcome)
                 ):
@@ -1952,23 +2021,31 @@ class Client:
                 assert_never(impossible)
 
     def _follow_redirect(self, exchange: Exchange, refused: Refused) -> bool:
-        """Follow a redirect, if that is allowed, and send further requests to the new URL, too."""
-        most = self.limits.max_redirects
-        request = exchange.request.redirected(refused.refusal.head, exchange.redirects, most)
+        """Follow a redirect, if that is allowed."""
+        request = self._http.redirected(exchange, refused.refusal.head)
         if request is None:
             return False
-        old = exchange.request.url
-        if self._url == old:
-            self._url = request.url
-            self._opening.server = request.url.shown
-        if self._message_url == old:
-            self._message_url = request.url
-        self._reopen(exchange, request, exchange.redirects + 1)
+        assert self._http.url is not None
+        self._opening.server = self._http.url.shown
+        self._reopen(exchange, request)
         return True
 
-    def _reopen(self, exchange: Exchange, request: HttpRequest, redirects: int) -> None:
+    def _reopen(self, exchange: Exchange, request: HttpRequest) -> None:
         """Replace an exchange that has ended by another one for the same purpose."""
-        number = self._open_exchange(exchange.purpose, request, redirects, exchange.attempt)
+        stream: Stream | None = None
+        match exchange.purpose:
+            case ForRequest(request_number):
+                stream = self._request(request_number).stream
+            case ForStandaloneStream():
+                stream = self._standalone
+            case ForEventStream():
+                assert self._http_sse is not None
+                stream = self._http_sse.stream
+            case _:
+                pass
+        number = self._http.reopen(exchange, request, stream, self._now)
+        if self._http.authorizing is not None:
+            self._on_authorization(self._http.admit(number, self._now))
         match exchange.purpose:
             case ForRequest(request_number):
                 self._request(request_number).exchange = number
@@ -1986,7 +2063,7 @@ class Client:
 
         Returns False if the refusal has another reason.
         """
-        authorizing, attempt = self._authorizing, exchange.attempt
+        authorizing, attempt = self._http.authorizing, exchange.attempt
         is_over = self._opening.is_closed or isinstance(exchange.purpose, Discarding)
         if authorizing is None or attempt is None or is_over:
             return False
@@ -1997,69 +2074,26 @@ class Client:
         if isinstance(verdict, GiveUp):
             self._authorization_failed(exchange.purpose, verdict.error)
         else:
-            self._reopen(exchange, exchange.request, exchange.redirects)
-        self._run_authorization(authorizing)
+            self._reopen(exchange, exchange.request)
+        self._on_authorization(self._http.run_flow(self._now))
         return True
 
-    def _admit(self, authorizing: Authorizing, number: int) -> None:
-        """Send the request of an exchange with a token, or hold it."""
-        exchange = self._exchanges[number]
-        match authorizing.admit(number, exchange, self._now):
-            case SendNow(headers):
-                self._send_authorized(authorizing, number, headers)
-            case SignFirst(effect):
-                exchange.is_held = True
-                self._effects.append(effect)
-            case Hold():
-                exchange.is_held = True
-                self._pause_clocks(exchange.purpose)
-                self._run_authorization(authorizing)
-            case _ as impossible:
-                assert_never(impossible)
-
-    def _send_authorized(self, authorizing: Authorizing, number: int, headers: Headers) -> None:
-        exchange = self._exchanges[number]
-        exchange.is_held = False
-        assert exchange.attempt is not None
-        exchange.attempt.sends += 1
-        exchange.attempt.generation = authorizing.flow.generation
-        self._send_exchange(number, exchange.request, (*exchange.request.headers, *headers))
-
-    def _send_signed(self, authorizing: Authorizing, number: int, proof: str) -> None:
-        """Send the request for which a proof was signed, unless it was aborted meanwhile."""
-        if number in self._exchanges:
-            self._send_authorized(authorizing, number, authorizing.flow.headers(proof))
-
-    def _run_authorization(self, authorizing: Authorizing) -> None:
-        """Perform the steps of the flow."""
-        while (step := authorizing.flow.next_step()) is not None:
-            match step:
-                case Fetch(request, policy):
-                    authorizing.exchange = next(self._exchange_numbers)
-                    self._effects.append(_auth_exchange(authorizing.exchange, request, policy))
-                case AbortFetch():
-                    self._effects.append(AbortExchange(exchange=authorizing.exchange))
+    def _on_authorization(self, steps: AuthorizationSteps) -> None:
+        """Act on what the steps of the authorization mean for what waits for it."""
+        for outcome in steps:
+            match outcome:
                 case AuthorizationNeeded():
-                    self._events.append(step)
-                case Obtained():
+                    self._events.append(outcome)
+                case FlowEnded():
                     self._resume_opening()
-                    for number in authorizing.release():
-                        self._resume_clocks(self._exchanges[number].purpose)
-                        self._admit(authorizing, number)
-                case FlowFailed(error):
-                    self._resume_opening()
-                    for number in authorizing.release():
-                        self._fail_held(number, error)
-                case _:
-                    self._effects.append(step)
-        self._timers.set(Timer.AUTHORIZATION, _ONLY, authorizing.flow.deadline)
-
-    def _fail_held(self, number: int, error: AuthorizationFailed) -> None:
-        """End what a held exchange is for; others that failed before may have ended it."""
-        exchange = self._exchanges.pop(number, None)
-        if exchange is not None:
-            self._resume_clocks(exchange.purpose)
-            self._authorization_failed(exchange.purpose, error)
+                case Held(purpose):
+                    self._pause_clocks(purpose)
+                case Released(purpose):
+                    self._resume_clocks(purpose)
+                case Unauthorized(purpose, error):
+                    self._authorization_failed(purpose, error)
+                case _ as impossible:
+                    assert_never(impossible)
 
     def _authorization_failed(self, purpose: Purpose, error: AuthorizationFailed) -> None:
         """End what an exchange is for: it gets no authorization."""
@@ -2079,13 +2113,10 @@ class Client:
                 self._closed()
 
     def _request_unauthorized(self, request: PendingRequest, error: AuthorizationFailed) -> None:
-        match request.kind:
-            case Kind.CALL:
-                self._fail_call(request, request.unauthorized(error))
-            case Kind.TOOLS:
-                self._end_tools(request)
-            case _:
-                self._on_opening(Failed(error))
+        if request.kind is Kind.CALL:
+            self._fail_call(request, request.unauthorized(error))
+        else:
+            self._on_answer(request, error)
 
     def _operation_of(self, purpose: Purpose) -> str:
         """Return what a request is about, as far as scopes can depend on it."""
@@ -2149,33 +2180,75 @@ class Client:
         stream = request.stream
         match outcome:
             case Request() | Notification() | Response() | ErrorResponse():
+                if request.key is not None and isinstance(outcome, Notification):
+                    request.key.received += 1
                 if stream is not None and stream.cursor is not None:
                     request.refusals = 0  # without a cursor, messages are no progress
                 self._on_message(outcome, request)
             case OtherEvent(event):
+                if event.event == "endpoint" and event.data and request is self._opening_request:
+                    self._on_opening(self._opening.endpoint_on_post(self._now))
+                    return
+                self._note_event(event, request.number)
                 self._on_multi_turn_event(request, event)
-            case Invalid(error, is_fatal=False):
-                if request.kind is not Kind.TOOLS:  # the application has not made this request
-                    self._on_invalid(error)
+            case Invalid(error, is_fatal=False, line=text):
+                is_ours = request.kind is Kind.TOOLS  # the application has not made this request
+                if not is_ours or not text or error.request_id is not None:
+                    self._on_invalid(error, text, request.number)
             case Invalid(error):
                 request.exchange = None
                 self._response_unreadable(request, error)
-            case Ended(reason):
+            case Ended(reason, unsent):
                 request.exchange = None
-                if stream is not None:
-                    retry = exchange.reader.reconnection_time
-                    self._on_stream(request.number, stream.ended(reason, retry, self._now))
-                elif reason is not None:
-                    self._response_lost(request, Lost(reason))
+                self._on_request_ended(request, exchange, reason, unsent)
+            case Refused(refusal) if (answer := _answer_in(request, refusal)) is not None:
+                request.exchange = None
+                self._reclaim(request, answer)
             case Refused(refusal):
                 request.exchange = None
                 decided = None if stream is None else stream.refused(refusal, self._now)
                 if decided is not None:
                     self._on_stream(request.number, decided)
-                elif not self._repeat_later(request, refusal):
+                elif not request.refused(refusal) or not self._repeat_later(
+                    request, refusal.request, refusal.message, refusal.retry_after
+                ):
                     self._request_refused(request, refusal)
             case _ as impossible:
                 assert_never(impossible)
+
+    def _on_request_ended(
+        self,
+        request: PendingRequest,
+        exchange: Exchange,
+        reason: str | None,
+        unsent: Unsent | None,
+    ) -> None:
+        """Handle the end of the HTTP response to a request; ``reason``: why it broke off."""
+        sent, stream = exchange.request, request.stream
+        if unsent is not None and sent.method == b"POST" and not sent.last_event_id:
+            self._request_unsent(request, sent, str(reason), unsent)
+            return
+        request.refused_since = None
+        request.was_sent = request.was_sent or reason is not None
+        if stream is not None:
+            retry = exchange.reader.reconnection_time
+            came = self._came_instead(request, exchange.reader)
+            self._on_stream(request.number, stream.ended(reason, retry, self._now, came))
+        elif reason is not None:
+            self._response_lost(request, Lost(reason))
+        elif request.kind is Kind.PING:
+            self._ping_accepted()
+
+    def _note_event(self, event: SseEvent, owner: int | None) -> None:
+        """Keep the text of an event that is no message, such as an error of a gateway."""
+        if event.data:
+            self._unread.add(f"{event.event}: {event.data}", owner, self._now)
+
+    def _came_instead(self, request: PendingRequest, reader: ResponseReader) -> str:
+        """Return what has come on the stream of a request, without its response, as text."""
+        started = -math.inf if request.timeouts is None else request.timeouts.started
+        self._unread.add(reader.remainder, request.number, self._now)
+        return "; ".join(self._unread.quotes(request.number, started))
 
     def _on_post_response(self, post: PendingPost, outcome: ReaderOutcome) -> None:
         match outcome:
@@ -2184,8 +2257,8 @@ class Client:
                     self._session_lost(refusal)
                 else:
                     self._after_post(post, self._posts.refused(post, refusal, self._now))
-            case Ended(reason):
-                self._after_post(post, self._posts.ended(post, reason, self._now))
+            case Ended(reason, unsent):
+                self._after_post(post, self._posts.ended(post, reason, self._now, unsent))
             case _:  # pragma: no cover - nothing else is pulled where no messages are wanted
                 raise AssertionError(outcome)
 
@@ -2204,10 +2277,10 @@ class Client:
         match outcome:
             case Request() | Notification() | Response() | ErrorResponse():
                 self._on_message(outcome, None)
-            case OtherEvent():
-                pass
-            case Invalid(error, is_fatal=False):
-                self._on_invalid(error)
+            case OtherEvent(event):
+                self._note_event(event, None)
+            case Invalid(error, is_fatal=False, line=text):
+                self._on_invalid(error, text)
             case Invalid(error):
                 self._give_up_standalone_stream(error.message)
             case Ended(reason):
@@ -2233,30 +2306,30 @@ class Client:
             self._standalone = None
             self._timers.stop(Timer.RECONNECT, _STANDALONE)
             self._timers.stop(Timer.STREAM_IDLE, _STANDALONE)
-            self._abort(self._standalone_exchange)
+            self._http.abort(self._standalone_exchange)
 
     def _on_event_stream(self, exchange: Exchange, outcome: ReaderOutcome) -> None:
         """Handle an outcome of the event stream of HTTP+SSE, which is the session."""
-        if self._message_url is None:
-            self._read_endpoint(exchange, outcome)
-            return
-        match outcome:
-            case Request() | Notification() | Response() | ErrorResponse():
+        assert self._http_sse is not None
+        match self._http_sse.receive(exchange, outcome):
+            case Request() | Notification() | Response() | ErrorResponse() as message:
                 self._opening.stream_message_received()
-                self._on_message(outcome, None)
-            case OtherEvent():
+                self._on_message(message, None)
+            case OtherEvent(event):
+                self._note_event(event, None)
+            case Invalid(error, line=text):
+                self._opening.stream_message_received()
+                self._on_invalid(error, text)
+            case EventStreamLost(reason):
+                self._event_stream_lost(reason)
+            case EndpointFound():
+                step = self._opening.endpoint_received(self._now)
+                assert isinstance(step, Initialize)
+                self._start_opening_step(step)
+            case NoEndpoint() | Ended() | Refused() as failure:
+                self._on_opening(self._opening.stream_not_opened(failure, self._now))
+            case None:
                 pass
-            case Invalid(error, is_fatal=False):
-                self._opening.stream_message_received()
-                self._on_invalid(error)
-            case Invalid(error):
-                self._event_stream_lost(error.message)
-            case Ended(reason):
-                self._event_stream_lost(
-                    f"the event stream broke: {reason or 'the server closed it'}"
-                )
-            case Refused():  # pragma: no cover - it was opened
-                raise AssertionError(outcome)
             case _ as impossible:
                 assert_never(impossible)
 
@@ -2265,54 +2338,19 @@ class Client:
         outcome = self._opening.stream_lost(reason, self._now)
         self._reopen_session(outcome, lambda call: call.lost(reason))
 
-    def _read_endpoint(self, exchange: Exchange, outcome: ReaderOutcome) -> None:
-        """Handle an outcome of the event stream of HTTP+SSE before its endpoint event."""
-        opening, now = self._opening, self._now
-        match outcome:
-            case OtherEvent(event):
-                if event.dispatched:
-                    self._on_endpoint(event)
-            case (
-                Request() | Notification() | Response() | ErrorResponse() | Invalid(is_fatal=False)
-            ):
-                what = "brought another event than endpoint first"
-                if not exchange.reader.is_stream:
-                    what = "brought JSON instead of an event stream"
-                self._on_opening(opening.stream_invalid(what, now))
-            case Invalid(error):
-                what = f"failed: {error.message}"
-                self._on_opening(opening.stream_invalid(what, now, was_read=False))
-            case Ended(reason):
-                self._on_opening(opening.stream_ended(reason, now))
-            case Refused(refusal):
-                self._on_opening(opening.stream_refused(refusal, now))
-            case _ as impossible:
-                assert_never(impossible)
-
-    def _on_endpoint(self, event: SseEvent) -> None:
-        from .legacy.endpoint import endpoint_from
-
-        assert self._url is not None
-        url = endpoint_from(event, self._url)
-        if isinstance(url, str):
-            self._on_opening(self._opening.stream_invalid(url, self._now))
-            return
-        self._message_url = url
-        outcome = self._opening.endpoint_received(self._now)
-        assert isinstance(outcome, Initialize)
-        self._start_opening_step(outcome)
-
     # Streams
 
     def _on_stream(self, number: int, outcome: StreamOutcome) -> None:
         """Act on an outcome of a stream whose connection has ended."""
         self._timers.stop(Timer.STREAM_IDLE, number)
+        if number > 0 and (call := self._calls[number]).listener is not None:
+            self._end_listener(call, complete=False)  # a renewal
         match outcome:
             case Retry(delay, attempt, reason):
                 self._timers.set(Timer.RECONNECT, number, self._now + delay)
-                call = number if number > 0 else None
+                owner = number if number > 0 else None
                 self._events.append(
-                    Reconnecting(call=call, delay=delay, attempt=attempt, reason=reason)
+                    Reconnecting(call=owner, delay=delay, attempt=attempt, reason=reason)
                 )
             case Lost(reason):
                 if number == _STANDALONE:
@@ -2328,11 +2366,12 @@ class Client:
 
     def _connect_stream(self, number: int, attempt: NextAttempt) -> None:
         purpose = ForStandaloneStream() if number == _STANDALONE else ForRequest(number)
+        stream = self._stream(number)
         match attempt:
-            case Resume(last_event_id):
-                exchange = self._open(purpose, b"GET", last_event_id=last_event_id)
-            case Continue(body, last_event_id):
-                exchange = self._open(purpose, b"POST", body, last_event_id=last_event_id)
+            case Resume(id):
+                exchange = self._open(purpose, b"GET", stream=stream, last_event_id=id)
+            case Continue(body, id):
+                exchange = self._open(purpose, b"POST", body, stream=stream, last_event_id=id)
             case Restart():
                 self._send(self._request(number))
                 return
@@ -2345,31 +2384,171 @@ class Client:
         self._arm_stream_idle(self._stream(number))
 
     def _arm_stream_idle(self, stream: Stream) -> None:
-        """Start the idle timeout of a stream, if the stream can be resumed."""
-        if stream.can_resume:
-            limit = self._options.limits.stream_idle_timeout
-            self._timers.set(Timer.STREAM_IDLE, stream.number, self._now + limit)
+        """Start the idle timeout of a stream, if its silence matters."""
+        if stream.notices_silence:
+            self._timers.set(Timer.STREAM_IDLE, stream.number, self._now + stream.idle_limit)
+            if stream.is_session:
+                self._end_ping()
         else:  # only the timeouts of the call count
             self._timers.stop(Timer.STREAM_IDLE, stream.number)
 
     def _stream_idle_due(self, number: int, *, is_reading: bool) -> None:
         """Abort a connection that was silent for too long, and reconnect."""
+        if number == _STANDALONE and self._http_sse is not None:
+            self._event_stream_idle_due(self._http_sse, is_reading=is_reading)
+            return
         stream = self._stream(number)
-        exchange = (
-            self._standalone_exchange if number == _STANDALONE else self._request(number).exchange
-        )
-        assert exchange is not None
+        if number == _STANDALONE:
+            exchange = self._standalone_exchange
+        else:
+            request = self._request(number)
+            assert request.exchange is not None
+            exchange = request.exchange
         if not is_reading or self._has_enough_events():  # received data may be unread
             self._arm_stream_idle(stream)
             return
-        if self._exchanges[exchange].is_held:
+        if self._http.open_exchanges[exchange].is_held:
             self._arm_stream_idle(stream)
             return
-        limit = self.limits.stream_idle_timeout
-        reason = f"the connection was silent for {limit:g} s (stream_idle_timeout)"
-        retry = self._exchanges[exchange].reader.reconnection_time
-        self._abort(exchange)
-        self._on_stream(number, stream.silent(reason, retry, self._now))
+        reason = f"the connection was silent for {stream.idle_limit:g} s (stream_idle_timeout)"
+        if stream.is_subscription:
+            self._on_silent_subscription(self._request(number), reason)
+        elif stream.is_keyed:
+            self._reclaim_silent(self._request(number), reason)
+        else:
+            self._reconnect_silent(stream, exchange, reason)
+
+    def _reclaim_silent(self, call: PendingRequest, reason: str) -> None:
+        assert call.exchange is not None
+        self._http.abort(call.exchange)
+        call.exchange = None
+        self._reclaim(call, Cut(reason))
+
+    def _reconnect_silent(self, stream: Stream, exchange: int, reason: str) -> None:
+        retry = self._http.open_exchanges[exchange].reader.reconnection_time
+        self._http.abort(exchange)
+        self._on_stream(stream.number, stream.silent(reason, retry, self._now))
+
+    # The event stream of HTTP+SSE, if it is silent
+
+    def _event_stream_idle_due(self, http_sse: HttpSse, *, is_reading: bool) -> None:
+        """Send a ``ping`` after a silence, and open a new session if its response does not come."""
+        if not is_reading or self._has_enough_events() or not self._opening.is_ready:
+            self._arm_stream_idle(http_sse.stream)  # received data may be unread
+            return
+        match http_sse.silent():
+            case SendPing():
+                ping = PendingRequest(next(self._own_numbers), Kind.PING, "ping", None)
+                self._own[ping.number] = http_sse.ping = ping
+                http_sse.wait(self.limits.post_timeout, self._now)
+                self._send(ping)
+            case PingFailed():
+                self._ping_failed()
+            case EventStreamLost(reason):
+                self._event_stream_lost(reason)
+            case _ as impossible:
+                assert_never(impossible)
+
+    def _ping_accepted(self) -> None:
+        """Wait for the response: its own time, or a quarter of that of a call that waits, too."""
+        wait = self.limits.post_timeout
+        for call in self._calls.values():
+            assert call.timeouts is not None
+            wait = call.timeouts.part(1 / 4, wait)
+        assert self._http_sse is not None
+        self._http_sse.wait(wait, self._now)
+
+    def _end_ping(self) -> None:
+        """End the ``ping`` of a silent event stream, if there is one."""
+        ping = None if self._http_sse is None else self._http_sse.take_ping()
+        if ping is not None:
+            self._end_own(ping, complete=True)
+
+    def _on_ping(self, answer: OwnAnswer) -> None:
+        """Act on the end of the ``ping`` that tests a silent stream."""
+        match answer:
+            case Response() | ErrorResponse() | RemoteProtocolError():
+                self._end_ping()
+            case Refusal(ends_session=True):
+                self._session_lost(answer)
+            case Lost() | Refusal() | AuthorizationFailed():
+                self._ping_failed()
+            case _ as impossible:
+                assert_never(impossible)
+
+    def _ping_failed(self) -> None:
+        """Send another ``ping`` after the next silence: this one says nothing about the stream."""
+        assert self._http_sse is not None
+        self._arm_stream_idle(self._http_sse.stream)
+
+    # Subscriptions whose connections are silent
+
+    def _on_silent_subscription(self, request: PendingRequest, reason: str) -> None:
+        """Make a subscription again, or find out whether its connection is dead.
+
+        A server that has sent a comment would have sent another one. Many servers send none, and
+        nothing may have changed: a second subscription shows whether the server can be reached, and
+        takes the place of the first once it is acknowledged.
+        """
+        if request.kind is Kind.RENEWAL:
+            self._subscription_lost(self._parent_of(request), reason)
+            return
+        assert request.exchange is not None
+        reader = self._http.open_exchanges[request.exchange].reader
+        if reader.has_comments or not reader.is_stream:
+            self._subscription_lost(request, reason)
+        elif request.listener is not None:
+            assert request.stream is not None
+            self._arm_stream_idle(request.stream)
+        else:
+            renewal = PendingRequest(
+                next(self._own_numbers),
+                Kind.RENEWAL,
+                LISTEN,
+                request.params,
+                parent=request.number,
+            )
+            self._own[renewal.number] = renewal
+            request.listener = renewal.number
+            self._send(renewal)
+
+    def _subscription_lost(self, call: PendingRequest, reason: str) -> None:
+        """Make a subscription again: its connection is dead."""
+        assert call.stream is not None
+        assert call.exchange is not None
+        self._reconnect_silent(call.stream, call.exchange, reason)
+
+    def _renewed(self, renewal: PendingRequest) -> None:
+        """Let a subscription go on with the connection of its renewal."""
+        call, stream = self._parent_of(renewal), renewal.stream
+        assert call.exchange is not None
+        assert renewal.exchange is not None
+        assert stream is not None
+        self._timers.stop(Timer.STREAM_IDLE, renewal.number)
+        self._http.abort(call.exchange)
+        self._by_id.pop(call.id, None)
+        del self._own[renewal.number]
+        call.listener = None
+        call.id, call.exchange, call.stream = renewal.id, renewal.exchange, stream
+        self._by_id[call.id] = call
+        stream.number, stream.can_restart = call.number, call.idempotent
+        self._http.open_exchanges[call.exchange].purpose = ForRequest(call.number)
+
+    def _on_renewal(self, renewal: PendingRequest, answer: OwnAnswer) -> None:
+        """Act on the end of the second subscription, which was not acknowledged.
+
+        If it was refused, the server can be reached and takes no second one: wait on for the first.
+        """
+        call = self._parent_of(renewal)
+        match answer:
+            case Response(result=result):  # the server has nothing to tell any more
+                self._finish(call, result)
+            case Lost(reason):
+                self._subscription_lost(call, reason)
+            case _:
+                self._end_listener(call, complete=True)
+                assert call.stream is not None
+                self._arm_stream_idle(call.stream)
 
     def _stream(self, number: int) -> Stream:
         stream = self._standalone if number == _STANDALONE else self._request(number).stream
@@ -2401,10 +2580,15 @@ class Client:
 
     def _on_notification(self, message: Notification, owner: PendingRequest | None) -> None:
         """Handle a notification that is for the application, or of a subscription to a task."""
-        is_from_own = owner is None or owner.kind not in (Kind.CALL, Kind.LISTENER)
+        is_from_own = owner is None or owner.kind not in (Kind.CALL, Kind.LISTENER, Kind.RENEWAL)
         about = self._subscription_of(message) if is_from_own else owner
         if about is not None and about.kind is Kind.LISTENER:
             self._on_task_changed(about, message)
+            return
+        if about is not None and message.method == ACKNOWLEDGED:
+            self._cache.clear()  # notifications may have been lost before
+        if about is not None and about.kind is Kind.RENEWAL:
+            self._renewed(about)
         else:
             self._events.append(ServerNotified(None if about is None else about.number, message))
 
@@ -2420,9 +2604,11 @@ class Client:
             del self._given_up[message.id]
             self._cancel_late_task(message)
         elif type(message.id) is not int or message.id > self._last_id:
-            self._report_violation(
-                f"a response to {message.id!r}, which is no request of this client", "unknown_id"
-            )
+            what = f"a response to {message.id!r}, which is no request of this client"
+            self._report_violation(what, "unknown_id")
+            if isinstance(message, ErrorResponse):
+                what = f"{message.message} (code {message.code})"
+            self._unread.add(what, None if owner is None else owner.number, self._now)
 
     def _request_for_error(
         self, error: ErrorResponse, owner: PendingRequest | None
@@ -2437,13 +2623,22 @@ class Client:
             return owner or opening
         return opening if is_discovery and not isinstance(error.id, int) else None
 
-    def _on_invalid(self, error: RemoteProtocolError, line: bytes | None = None) -> None:
-        """Report an invalid message, or end the request whose id it has as an invalid response."""
+    def _on_invalid(
+        self, error: RemoteProtocolError, text: bytes = b"", owner: int | None = None
+    ) -> None:
+        """Report an invalid message, or end the request whose id it has as an invalid response.
+
+        Args:
+            error: what is wrong with it.
+            text: its beginning.
+            owner: the number of the request on whose stream it came; None for a shared stream.
+        """
         is_answer = error.request_id is not None and not error.is_request
         request = self._by_id.get(error.request_id) if is_answer else None
         if request is not None:
             self._response_unreadable(request, error)
         else:
+            self._unread.add(text, owner, self._now)
             self._events.append(ProtocolViolation(error))
 
     def _subscription_of(self, notification: Notification) -> PendingRequest | None:
@@ -2455,21 +2650,20 @@ class Client:
     def _on_progress(self, params: Params) -> None:
         token, progress = params.get("progressToken"), params.get("progress")
         call = self._by_id.get(token) if type(token) is int else None
-        if type(progress) not in (int, float):
+        if not json.is_finite(progress):
             self._report_violation("progress that is not a number", "invalid_progress")
         elif call is not None and call.kind is Kind.CALL:
             assert call.timeouts is not None
             call.timeouts.progressed(self._now)
             self._arm(call)
             total, text = params.get("total"), params.get("message")
-            self._events.append(
-                ProgressReceived(
-                    call=call.number,
-                    progress=progress,  # type: ignore[arg-type]
-                    total=total if type(total) in (int, float) else None,
-                    message=text if isinstance(text, str) else None,
-                )
+            call.progress = ProgressReceived(
+                call=call.number,
+                progress=progress,
+                total=total if json.is_finite(total) else None,
+                message=text if isinstance(text, str) else None,
             )
+            self._events.append(call.progress)
 
     def _on_cancelled(self, params: Params) -> None:
         """Handle a cancellation: of a server request, or, at 2026-07-28, of a subscription."""
@@ -2494,31 +2688,21 @@ class Client:
 
     # The server process
 
-    def _write(self, message: bytes) -> None:
-        assert self._process is not None
-        if self._process.state is not ProcessState.RUNNING:
-            return
-        line = encode_line(message)
-        latest = self._effects[-1] if self._effects else None
-        if isinstance(latest, WriteStdin) and len(latest.data) < _JOINED:
-            self._effects[-1] = WriteStdin(latest.data + line)
-        else:
-            self._effects.append(WriteStdin(line))
-
-    def _process_lines(self, process: ChildProcess) -> None:
+    def _process_lines(self, stdio: Stdio) -> None:
         """Handle the lines that have arrived, until the event queue is full."""
         while not self._opening.is_closed:
             if self._has_enough_events():
                 return
-            outcome = self._lines.next_outcome()
+            outcome = stdio.next_outcome()
             if outcome is None:
                 break
             if isinstance(outcome, Invalid):
-                self._on_invalid_line(process, outcome)
+                self._on_invalid_line(stdio.process, outcome)
             else:
                 self._on_message(outcome, None)
-        if process.output_ended:
-            self._on_process(process.output_read(is_closing=self._opening.is_closed))
+        if stdio.process.output_ended:
+            is_closing = self._opening.is_closed
+            self._on_process(stdio, stdio.output_read(self._now, is_closing=is_closing))
 
     def _on_invalid_line(self, process: ChildProcess, invalid: Invalid) -> None:
         is_answer = invalid.error.request_id is not None and not invalid.error.is_request
@@ -2527,6 +2711,7 @@ class Client:
             return
         noise = InvalidLine(invalid.line, invalid.error)
         process.noise(noise.line)
+        self._unread.add(noise.line, None, self._now)
         self._events.append(noise)
 
     def _log(self, lines: list[str]) -> None:
@@ -2534,28 +2719,22 @@ class Client:
             if not self._has_enough_events():  # the full log is optional
                 self._events.append(StderrLine(line))
 
-    def _on_process(self, outcome: ProcessOutcome | None) -> None:
+    def _on_process(self, stdio: Stdio, outcome: StdioOutcome | None) -> None:
         """Act on an outcome of the server process."""
-        process = self._process
-        assert process is not None
         match outcome:
-            case ProcessStep(effect, wait):
-                if effect is not None:
-                    self._effects.append(effect)
-                self._timers.set(Timer.PROCESS, _ONLY, self._now + wait)
-            case ProcessUseless(error, wait):
-                self._timers.set(Timer.PROCESS, _ONLY, self._now + wait)
+            case ProcessLogged(log):
+                self._log(log)
+            case ProcessUseless(error):
                 self._fail(error)
-            case ProcessFinished():
-                self._log(process.last_log())
-                self._effects.append(KillProcess())  # its children may still run
-                self._timers.stop(Timer.PROCESS, _ONLY)
+            case ProcessFinished(log):
+                self._log(log)
                 if self._opening.restarts_process():
-                    self._restart_process(process)
+                    self._discard_session()
+                    stdio.start()
+                    self._on_opening(self._opening.process_restarted(self._now))
                 else:
-                    self._on_process(process.closed())
+                    self._on_process(stdio, stdio.closed(self._now))
             case ProcessClosed(error):
-                self._timers.stop(Timer.PROCESS, _ONLY)
                 if self._opening.is_closed:
                     self._closed()
                 else:
@@ -2564,12 +2743,6 @@ class Client:
                 pass
             case _ as impossible:
                 assert_never(impossible)
-
-    def _restart_process(self, process: ChildProcess) -> None:
-        self._discard_session()
-        self._effects.append(process.start())
-        self._lines = LineChannel(self.limits)
-        self._on_opening(self._opening.process_restarted(self._now))
 
     # The queue of events
 
@@ -2585,7 +2758,8 @@ class Client:
 
     def _check_open(self) -> None:
         if self._opening.is_closed:
-            raise LocalProtocolError("The client is closed; create a new one")
+            why = "" if self._error is None else f": {self._error}"
+            raise LocalProtocolError(f"The client is closed; create a new one{why}")
 
     def _check_started(self) -> None:
         if self._opening.state is OpeningState.NEW:
@@ -2601,13 +2775,9 @@ class Client:
             )
 
 
-def _auth_exchange(number: int, request: AuthRequest, policy: AddressPolicy) -> OpenExchange:
-    """Return the effect for a request of the authorization."""
-    url = Url.parse(request.url)
-    head = RequestHead(method=request.method, target=url.target.encode(), headers=request.headers)
-    return OpenExchange(
-        exchange=number, url=request.url, head=head, body=request.body, address_policy=policy
-    )
+def _answer_in(request: PendingRequest, refusal: Refusal) -> Answer | None:
+    """Return what a refusal means for the key of a request; None if it has none."""
+    return None if request.key is None else request.key.answer_in(refusal)
 
 
 def _checked_params(

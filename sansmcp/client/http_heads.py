@@ -30,6 +30,8 @@ _DENIALS = {401: "the server requires authorization", 403: "the server does not 
 _MAX_CHALLENGE_CHARS = 300
 """The characters of each challenge that an error text shows."""
 _SECONDS = re.compile("[0-9]{1,9}")
+_BEFORE_PAGE = b"\xef\xbb\xbf \t\r\n"
+"""Bytes that may precede the first tag of a page: those of a byte order mark, and white space."""
 
 _DATE = re.compile(
     "[A-Z][a-z]{2}, ([0-9]{2}) ([A-Z][a-z]{2}) ([0-9]{4}) ([0-9]{2}):([0-9]{2}):([0-9]{2}) GMT"
@@ -42,7 +44,15 @@ _TRACE_STATE = re.compile("[!-~](?:[ !-~]{0,510}[!-~])?")
 """Up to 512 characters, as many as every implementation passes on."""
 
 NOT_RUN = frozenset(
-    ("shutting_down", "store_failed", "too_many_sessions", "too_many_subscriptions")
+    (
+        "busy",
+        "record_too_new",  # another process of a fleet can read it
+        "shutting_down",
+        "store_failed",
+        "too_many_sessions",
+        "too_many_subscriptions",
+        "unknown_key",  # another process of a fleet may know the call
+    )
 )
 """The reasons of status 503 with which a server says that it has run nothing of the request."""
 
@@ -58,8 +68,8 @@ class HttpRequest:
     method: bytes
     headers: Headers
     body: bytes = b""
-    session_id: Secret | None = None
-    """The session id in its headers; None if there is none."""
+    names_session: bool = False
+    """True if its headers or, on HTTP+SSE, its URL have the id of a session."""
     last_event_id: str = ""
 
     def redirected(self, head: ResponseHead, redirects: int, limit: int) -> HttpRequest | None:
@@ -150,6 +160,17 @@ class Refusal:
     """The JSON-RPC error in the body, if there is one."""
 
     @property
+    def is_page(self) -> bool:
+        """True if it is a page of HTML with status 200, which a proxy shows in place of a response.
+
+        A web framework may send its default type, which is that of HTML, with an empty body or a
+        word: that is no page.
+        """
+        kind = headers.media_type(headers.get_all(self.head.headers, b"content-type"))
+        begins = self.body.lstrip(_BEFORE_PAGE)[:1]
+        return self.status == 200 and kind == headers.HTML and begins == b"<"
+
+    @property
     def status(self) -> int:
         """The HTTP status."""
         return self.head.status
@@ -157,7 +178,7 @@ class Refusal:
     @property
     def is_retryable(self) -> bool:
         """True if the refusal is temporary: the server is busy, has failed or is out of reach."""
-        return is_temporary(self.status)
+        return is_temporary(self.status) or self.is_page
 
     @property
     def was_not_run(self) -> bool:
@@ -169,12 +190,25 @@ class Refusal:
         return self.status == 429 or (self.status == 503 and self.reason in NOT_RUN)
 
     @property
+    def leaves_unknown(self) -> bool:
+        """True if a proxy may have lost its server while that ran the request."""
+        is_of_proxy = self.status in OUT_OF_REACH or self.is_page
+        return is_of_proxy and self.error is None and not self.was_not_run
+
+    @property
     def ends_session(self) -> bool:
         """True if the server does not know the session of the request.
 
+        On HTTP+SSE the specification names no status; servers send this one for a URL of a session
+        that they have forgotten. Many servers answer 400 instead of 404, with an error without an
+        id that names the session: they have run nothing, and would refuse all later requests, too.
         Source: 2025-11-25, basic/transports, Session Management.
         """
-        return self.status == 404 and self.request.session_id is not None
+        if not self.request.names_session:
+            return False
+        error = self.error
+        names_it = error is not None and error.id is None and "session" in error.message.lower()
+        return self.status == 404 or (self.status == 400 and names_it)
 
     @property
     def reason(self) -> str | None:
@@ -219,8 +253,14 @@ class Refusal:
 
     def as_error(self, method: str, request_id: int | None) -> RequestRefused:
         """Return the exception for a request that ends with this refusal."""
+        what = "was refused"
+        if self.leaves_unknown:
+            came = "a web page instead of a response" if self.is_page else "no response"
+            what = f"got {came}"
+            if self.request.method == b"POST":
+                what += ", and its outcome is unknown"
         return RequestRefused(
-            f"{method} was refused: {self.message}",
+            f"{method} {what}: {self.message}",
             status=self.status,
             http_method=self.request.method.decode(),
             url=str(self.request.url),
@@ -247,13 +287,13 @@ def retry_after(head: ResponseHead) -> float:
     if _SECONDS.fullmatch(value):
         return min(float(value), _MAX_RETRY_AFTER)
     sent = headers.single(headers.get_all(head.headers, b"date")) or ""
-    until, since = _seconds_of(value), _seconds_of(sent)
+    until, since = seconds_of(value), seconds_of(sent)
     if until is None or since is None:
         return 0.0
     return min(max(float(until - since), 0.0), _MAX_RETRY_AFTER)
 
 
-def _seconds_of(date: str) -> int | None:
+def seconds_of(date: str) -> int | None:
     """Return the seconds from some fixed time to a date; None if it is not one."""
     match = _DATE.fullmatch(date)
     if match is None or match[2] not in _MONTHS:

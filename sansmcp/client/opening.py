@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import enum
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,6 +33,7 @@ from ..codecs import json
 from ..codecs.headers import Headers
 from ..codecs.jsonrpc import HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION
 from ..errors import (
+    AuthorizationFailed,
     CallError,
     Disconnected,
     InvalidResponse,
@@ -42,23 +44,28 @@ from ..errors import (
     SessionLost,
 )
 from ..events import Connected
-from ..messages import ErrorResponse
+from ..http import Unsent
+from ..messages import ErrorResponse, Response
 from ..meta_keys import SERVER_INFO
 from ..revisions import REVISIONS, of_era
 from ..states import OPENING, ClientState, OpeningEvent, OpeningState, advance
-from ..types import HTTP_SSE, STDIO, Era
+from ..types import HTTP_SSE, STDIO, Era, assert_never
 from .http_heads import OUT_OF_REACH, Refusal
 from .options import ClientOptions
 from .outcomes import (
     Agreed,
     Confirm,
+    Ended,
     Failed,
     Initialize,
     Lost,
+    NoEndpoint,
     OpenEventStream,
     OpeningOutcome,
+    OwnAnswer,
     Probe,
     Ready,
+    Refused,
     Retry,
 )
 from .post import INITIALIZED
@@ -68,11 +75,23 @@ DISCOVER = "server/discover"
 INITIALIZE = "initialize"
 _STREAM = "opening the event stream"
 
+LOCAL_PATIENCE = 5.0
+"""Seconds in which attempts are repeated while this machine refuses the connections. A server that
+starts at the same time as its client is there by then; else there is none, which a person can see
+to at once.
+"""
+
+_BAD_REQUEST = 400
 UNDECIDED = frozenset((401, 403, 407, 408, 413, 425, 429, 431))
 """Refusals that a server of any revision or transport can send."""
 
 MODERN_ERRORS = frozenset((HEADER_MISMATCH, MISSING_CAPABILITY, UNSUPPORTED_VERSION))
 """JSON-RPC errors that only servers of revisions without a handshake send."""
+
+
+_VERSION = re.compile(r"\b[0-9]{4}-[0-9]{2}-[0-9]{2}\b")
+_MAX_TEXT = 2000
+"""Characters of a refusal in which versions are looked for."""
 
 
 # Classification of responses
@@ -188,6 +207,8 @@ class Opening:
     """The URL or command that the application gave."""
     server: str
     """The server as error texts name it: its URL, after redirects, or "the server process"."""
+    _is_local: bool
+    """True if the URL is of this machine."""
     transport: str = attrs.field(default="", init=False)
     """The name of the transport in use."""
     state: OpeningState = attrs.field(default=OpeningState.NEW, init=False)
@@ -214,6 +235,8 @@ class Opening:
     """The result of ``initialize``."""
     _agreed: Agreed = attrs.field(factory=Agreed, init=False)
     _why_unconfirmed: str = attrs.field(default="no response", init=False)
+    _offered: str = attrs.field(default="", init=False)
+    """The version in the latest ``initialize``."""
     _losses: int = attrs.field(default=0, init=False)
     """The number of sessions that the server discarded since its last response to a call."""
     _streams_lost: int = attrs.field(default=0, init=False)
@@ -270,10 +293,9 @@ class Opening:
             case OpeningState.BACKING_OFF:
                 return self._await_endpoint(now) if self._is_http_sse else self._begin(now)
             case OpeningState.PROBING | OpeningState.PROBING_AGAIN:
-                # Old servers may not respond to unknown methods at all. They get the full time for
-                # the handshake, and are not probed again in this opening.
+                # Old servers may not respond to unknown methods at all. They get the rest of the
+                # time for the handshake, and are not probed again in this opening.
                 self._probing = _Probing.UNANSWERED
-                self._ends += self._options.capped_probe_timeout
                 limit = f"{self._options.capped_probe_timeout:g} s"
                 return self._require_handshake(
                     f"{DISCOVER} got no response within {limit} (probe_timeout)", now
@@ -289,11 +311,35 @@ class Opening:
 
     # Responses to server/discover
 
-    def discovered(self, response: Any, http_status: int | None, now: float) -> OpeningOutcome:
-        """Return the next step after a result or error response to ``server/discover``."""
+    def discovery_answered(self, answer: OwnAnswer, now: float) -> OpeningOutcome:
+        """Return the next step after the end of ``server/discover``.
+
+        An invalid response is one of an old server, and so is an HTTP response that is complete
+        without the JSON-RPC response. If it is not complete, the server could not be reached, which
+        shows nothing about its revision.
+        """
+        match answer:
+            case Response(result=result):
+                return self._discovered(result, now)
+            case ErrorResponse():
+                found = classify_discover_response(answer, self._options.versions)
+                return self._discovery_denied(answer, found, None, now)
+            case RemoteProtocolError(message=message):
+                reason = f"the response to {DISCOVER} breaks the protocol: {message}"
+                return self._require_handshake(reason, now)
+            case Lost(was_complete=True):
+                return self._require_handshake(f"{DISCOVER} got no response", now)
+            case Lost():
+                return self._lost(DISCOVER, answer, now)
+            case Refusal():
+                return self._discovery_refused(answer, now)
+            case AuthorizationFailed():
+                return Failed(answer)
+            case _ as impossible:
+                assert_never(impossible)
+
+    def _discovered(self, response: Any, now: float) -> OpeningOutcome:
         found = classify_discover_response(response, self._options.versions)
-        if isinstance(response, ErrorResponse):
-            return self._discovery_denied(response, found, http_status, now)
         if found.discovered is not Discovered.MODERN:
             versions = _listed((json.as_object(response) or {}).get("supportedVersions"))
             reason = (
@@ -308,23 +354,7 @@ class Opening:
         info = json.as_object(meta.get(SERVER_INFO)) or json.as_object(result.get("serverInfo"))
         return self._ready(Era.MODERN, info or {}, result)
 
-    def discovery_unreadable(self, error: RemoteProtocolError, now: float) -> OpeningOutcome:
-        """Return the next step after a response that is invalid, so comes from an old server."""
-        reason = f"the response to {DISCOVER} breaks the protocol: {error.message}"
-        return self._require_handshake(reason, now)
-
-    def discovery_lost(self, lost: Lost, now: float) -> OpeningOutcome:
-        """Return the next step after an HTTP response without the JSON-RPC response.
-
-        If the HTTP response was complete, the server is an old one. If not, the server could not be
-        reached, which shows nothing about its revision.
-        """
-        if lost.was_complete:
-            return self._require_handshake(f"{DISCOVER} got no response", now)
-        text = f"{DISCOVER} got no response from {self.server}: {lost.reason}"
-        return self._unreachable(self._error(Disconnected, DISCOVER, text), now, wait=0.0)
-
-    def discovery_refused(self, refusal: Refusal, now: float) -> OpeningOutcome:
+    def _discovery_refused(self, refusal: Refusal, now: float) -> OpeningOutcome:
         """Return the next step after a refusal of ``server/discover``.
 
         An error of 2026-07-28 shows that the server needs no handshake. After any other refusal the
@@ -345,47 +375,60 @@ class Opening:
 
     # Responses to initialize and notifications/initialized
 
-    def initialized(
-        self, response: Any, http_status: int | None, response_headers: Headers, now: float
+    def initialize_answered(
+        self, answer: OwnAnswer, response_headers: Headers, now: float
     ) -> OpeningOutcome:
-        """Return the next step after a result or error response to ``initialize``."""
-        if isinstance(response, ErrorResponse):
-            return self._initialize_denied(response, http_status, now)
+        """Return the next step after the end of ``initialize``.
+
+        Args:
+            answer: its response, or why there is none.
+            response_headers: those of the HTTP response that has the result; else empty.
+            now: the current time in seconds, on the machine's clock.
+        """
+        match answer:
+            case Response(result=result):
+                return self._initialized(result, response_headers, now)
+            case ErrorResponse():
+                return self._initialize_denied(answer, None, now)
+            case RemoteProtocolError(message=message):
+                text = f"The response to {INITIALIZE} from {self.server} breaks the protocol: "
+                failure = self._error(InvalidResponse, INITIALIZE, text + message)
+                failure.__cause__ = answer
+                return self._unreachable(failure, now)
+            case Lost():
+                return self._lost(INITIALIZE, answer, now)
+            case Refusal():
+                return self._initialize_refused(answer, now)
+            case AuthorizationFailed():
+                return Failed(answer)
+            case _ as impossible:
+                assert_never(impossible)
+
+    def _initialized(self, response: Any, headers: Headers, now: float) -> OpeningOutcome:
         from .legacy.handshake import agreement  # only here, so that the folder can be deleted
 
         result = json.as_object(response) or {}
-        agreed = agreement(
-            result, response_headers, self._options, self.transport, self._request_id
-        )
+        agreed = agreement(result, headers, self._options, self.transport, self._request_id)
         if isinstance(agreed, CallError):
             return self._unreachable(agreed, now)
         self._result, self._agreed = result, agreed
         self._advance(OpeningEvent.CONFIRM)
         return Confirm(agreed)
 
-    def initialize_unreadable(self, error: RemoteProtocolError, now: float) -> OpeningOutcome:
-        """Return the next step after an invalid response."""
-        text = f"The response to {INITIALIZE} from {self.server} breaks the protocol: "
-        failure = self._error(InvalidResponse, INITIALIZE, text + error.message)
-        failure.__cause__ = error
-        return self._unreachable(failure, now)
-
-    def initialize_lost(self, lost: Lost, now: float) -> OpeningOutcome:
-        """Return the next step after an HTTP response without the JSON-RPC response."""
-        text = f"{INITIALIZE} got no response from {self.server}: {lost.reason}"
-        error = self._error(Disconnected, INITIALIZE, text)
-        return self._unreachable(error, now, wait=None if lost.was_complete else 0.0)
-
-    def initialize_refused(self, refusal: Refusal, now: float) -> OpeningOutcome:
-        """Return the next step after a refusal of ``initialize``."""
+    def _initialize_refused(self, refusal: Refusal, now: float) -> OpeningOutcome:
         error = refusal.error
         failure = refusal.as_error(INITIALIZE, self._request_id)
         if refusal.was_not_run:
-            again = self._try_again(failure, refusal.retry_after, now)
+            again = self._try_again(failure, refusal.retry_after, now, self._ends - now)
             if again is not None:
                 return again
         if error is not None and (error.id == self._request_id or error.code in MODERN_ERRORS):
             return self._initialize_denied(error, refusal.status, now)
+        if refusal.status == _BAD_REQUEST:
+            text = refusal.body[:_MAX_TEXT].decode("utf-8", "replace")
+            older = self._older_version(None if error is None else error.data, text)
+            if older is not None:
+                return self._offer_again(older, failure)
         return self._unreachable(
             failure,
             now,
@@ -409,38 +452,50 @@ class Opening:
 
     # The event stream of HTTP+SSE
 
-    def stream_invalid(self, what: str, now: float, *, was_read: bool = True) -> OpeningOutcome:
-        """Return the next step if the stream has no valid endpoint event.
+    def endpoint_on_post(self, now: float) -> OpeningOutcome:
+        """Return the next step after an endpoint event in the response to a POST.
 
-        ``was_read``: False if the stream cannot be decoded.
+        Only servers of HTTP+SSE send that event. Some open their event stream for a POST, too, and
+        respond to nothing else at that URL.
         """
-        self._streams_lost += not was_read
-        return self._stream_failed(self._stream_error(InvalidResponse, what), now)
+        text = f"{self.server} opens an event stream of HTTP+SSE"
+        if HTTP_SSE not in self._untried:
+            text += f", the transport {HTTP_SSE!r}, which this client does not use with it"
+        error = self._error(InvalidResponse, INITIALIZE, text)
+        return self._unreachable(error, now, try_next=True)
 
-    def stream_ended(self, reason: str | None, now: float) -> OpeningOutcome:
-        """Return the next step after the end of a stream without an endpoint event."""
-        self._streams_lost += 1
-        error = self._stream_error(Disconnected, f"failed: {reason or 'the server closed it'}")
-        is_unreachable = reason is not None
-        return self._stream_failed(
-            error,
-            now,
-            try_next=not is_unreachable,
-            is_retryable=True,
-            is_unreachable=is_unreachable,
-        )
-
-    def stream_refused(self, refusal: Refusal, now: float) -> OpeningOutcome:
-        """Return the next step after a refusal of the stream."""
-        self._streams_lost += 1
-        self._stream_wait = refusal.retry_after
-        return self._stream_failed(
-            refusal.as_error(_STREAM, None),
-            now,
-            try_next=refusal.status not in UNDECIDED and refusal.status < 500,
-            is_retryable=refusal.is_retryable,
-            is_unreachable=refusal.status in OUT_OF_REACH,
-        )
+    def stream_not_opened(
+        self, outcome: NoEndpoint | Ended | Refused, now: float
+    ) -> OpeningOutcome:
+        """Return the next step after a stream that has not named the URL for messages."""
+        match outcome:
+            case NoEndpoint(what, was_read):
+                self._streams_lost += not was_read
+                return self._stream_failed(self._stream_error(InvalidResponse, what), now)
+            case Ended(reason, unsent):
+                self._streams_lost += 1
+                what = f"failed: {reason or 'the server closed it'}"
+                is_unreachable, is_permanent = reason is not None, unsent is Unsent.PERMANENT
+                return self._stream_failed(
+                    self._stream_error(Disconnected, what),
+                    now,
+                    try_next=not is_unreachable,
+                    is_retryable=not is_permanent,
+                    is_unreachable=is_unreachable and not is_permanent,
+                    unsent=unsent,
+                )
+            case Refused(refusal):
+                self._streams_lost += 1
+                self._stream_wait = refusal.retry_after
+                return self._stream_failed(
+                    refusal.as_error(_STREAM, None),
+                    now,
+                    try_next=refusal.status not in UNDECIDED and refusal.status < 500,
+                    is_retryable=refusal.is_retryable,
+                    is_unreachable=refusal.status in OUT_OF_REACH,
+                )
+            case _ as impossible:
+                assert_never(impossible)
 
     def stream_lost(self, reason: str, now: float) -> OpeningOutcome:
         """Return the next step after the end of the stream, which ends the session.
@@ -491,11 +546,16 @@ class Opening:
         """Return whether to restart the server process, because it exited on ``server/discover``.
 
         Some servers of a handshake revision exit when their first message is not ``initialize``.
-        That is no failure: the process is started once more, and gets ``initialize``.
+        That is no failure: the process is started once more, and gets ``initialize``. A process
+        that starts slowly reads that message when ``initialize`` has been written as well.
         """
-        was_asked = self.state in (OpeningState.PROBING, OpeningState.PROBING_AGAIN)
+        was_asked = self.state in (OpeningState.PROBING, OpeningState.PROBING_AGAIN) or (
+            self.state is OpeningState.INITIALIZING
+            and self._probing in (_Probing.DUE, _Probing.UNANSWERED)
+            and self._options.modern_versions
+        )
         may_restart = self._probing is not _Probing.NEVER and self._options.handshake_versions
-        if not was_asked or not may_restart:
+        if self.transport != STDIO or not was_asked or not may_restart:
             return False
         self._probing = _Probing.NEVER
         return True
@@ -563,7 +623,8 @@ class Opening:
         """Send ``initialize`` with ``version``, or with our newest."""
         self._advance(OpeningEvent.INITIALIZE)
         self.deadline, self._result, self._why_unconfirmed = self._ends, {}, "no response"
-        return Initialize(version or self._options.handshake_versions[-1])
+        self._offered = version or self._options.handshake_versions[-1]
+        return Initialize(self._offered)
 
     def _await_endpoint(self, now: float) -> OpenEventStream:
         self._advance(OpeningEvent.LOCATE)
@@ -635,13 +696,38 @@ class Opening:
         if found.discovered is Discovered.RETRY and may_probe:
             # The server was too slow to respond to server/discover, or was not sent it.
             return self._probe_again(str(found.version), now)
+        failure: CallError = jsonrpc_error_from(error, INITIALIZE, self._request_id, http_status)
+        older = self._older_version(error.data, error.message)
+        if older is not None:
+            return self._offer_again(older, failure)
         if found.discovered is Discovered.FAIL and found.is_disjoint:
-            return self._unreachable(
-                no_common_version(error, self._options.versions, INITIALIZE), now
-            )
-        return self._unreachable(
-            jsonrpc_error_from(error, INITIALIZE, self._request_id, http_status), now
-        )
+            failure = no_common_version(error, self._options.versions, INITIALIZE)
+        return self._unreachable(failure, now)
+
+    def _older_version(self, data: Any, text: str) -> str | None:
+        """Return a version for another ``initialize``, after a refusal of the one with a version.
+
+        Servers should respond with a version of theirs instead. Those that refuse a newer one name
+        theirs in the ``supported`` of the error, or in its text alone.
+
+        Source: 2025-11-25, basic/lifecycle, Version Negotiation and Error Handling.
+
+        Returns:
+            The newest version of ours that they name and that is older than the one that was
+            offered, so that this comes to an end; None if there is none.
+        """
+        ours = self._options.handshake_versions
+        listed: Any = (json.as_object(data) or {}).get("supported")
+        named = listed if json.is_array(listed) else _VERSION.findall(text[:_MAX_TEXT])
+        if json.is_array(listed) and self._offered in listed:
+            return None  # the version is not what the server refuses
+        older = [each for each in ours[: ours.index(self._offered)] if each in named]
+        return older[-1] if older else None
+
+    def _offer_again(self, version: str, failure: CallError) -> Initialize:
+        """Send ``initialize`` with another version; if that fails, its error tells of this one."""
+        self._failures.append(failure)
+        return self._initialize(version)
 
     def _timed_out(self, now: float, printed: tuple[str, ...]) -> OpeningOutcome:
         """Return the next step after ``connect_timeout``.
@@ -671,6 +757,7 @@ class Opening:
         try_next: bool = True,
         is_retryable: bool = False,
         is_unreachable: bool = False,
+        unsent: Unsent | None = None,
     ) -> OpeningOutcome:
         """Return the next step after an event stream that could not be opened.
 
@@ -681,6 +768,7 @@ class Opening:
             is_retryable: True if the failure is temporary, so that a lost stream is retried.
             is_unreachable: True if the server could not be reached, so that the first stream is
                 retried, too.
+            unsent: why no byte of the request was sent; None if some may have been.
         """
         is_new = self._streams_lost <= 1
         if (
@@ -693,7 +781,20 @@ class Opening:
         if is_new:
             self._streams_lost = 0
         wait_at_least = wait if is_new and is_unreachable else None
-        return self._unreachable(error, now, try_next=try_next, wait=wait_at_least)
+        return self._unreachable(error, now, try_next=try_next, wait=wait_at_least, unsent=unsent)
+
+    def _lost(self, method: str, lost: Lost, now: float) -> OpeningOutcome:
+        """Return the next step after a request of the opening that got no response."""
+        text = f"{method} got no response from {self.server}: {lost.reason}"
+        if lost.unsent is not None:
+            text = f"{self.server} cannot be reached: {lost.reason}"
+        may_repeat = not lost.was_complete and lost.unsent is not Unsent.PERMANENT
+        return self._unreachable(
+            self._error(Disconnected, method, text),
+            now,
+            wait=0.0 if may_repeat else None,
+            unsent=lost.unsent,
+        )
 
     def _unreachable(
         self,
@@ -702,6 +803,7 @@ class Opening:
         *,
         try_next: bool = False,
         wait: float | None = None,
+        unsent: Unsent | None = None,
     ) -> OpeningOutcome:
         """Return the next step after a failure of the transport in use.
 
@@ -711,9 +813,15 @@ class Opening:
             try_next: True if the server may support another transport.
             wait: the seconds to wait at least before this transport is tried again; None if it
                 must not be tried again.
+            unsent: why no byte of the request was sent; None if some may have been.
         """
-        if wait is not None and (again := self._try_again(error, wait, now)) is not None:
-            return again
+        if wait is not None:
+            left = self._ends - now
+            if unsent is Unsent.REFUSED and self._is_local:
+                left += min(LOCAL_PATIENCE - self._options.connect_timeout, 0.0)
+            again = self._try_again(error, wait, now, left)
+            if again is not None:
+                return again
         if self._failures:
             error.note_attempts([failure for failure in self._failures if failure is not error])
         self._attempts.append((self.transport, error))
@@ -732,12 +840,12 @@ class Opening:
         attempts = tuple(attempt for _, attempt in self._attempts)
         return Failed(NegotiationFailed(text, attempts=attempts, lines=lines))
 
-    def _try_again(self, error: CallError, wait: float, now: float) -> Retry | None:
+    def _try_again(self, error: CallError, wait: float, now: float, left: float) -> Retry | None:
         """Repeat the opening after a delay; None if no time or attempt is left.
 
-        The attempt gets at least half of the remaining time.
+        The attempt gets at least half of the time that is ``left``.
         """
-        policy, left = self._options.reconnect, self._ends - now
+        policy = self._options.reconnect
         if wait >= left or len(self._failures) >= policy.max_attempts:
             return None
         self._failures.append(error)

@@ -7,7 +7,7 @@ A setting is written in :class:`ClientOptions`, and its name and type once more 
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict
 
 import attrs
@@ -18,7 +18,7 @@ from ..codecs.headers import Headers, HeaderTypes, further_headers, get
 from ..errors import LocalProtocolError, check_positive_seconds, check_type, instance_of_type
 from ..http11_parser import Http11Parser
 from ..limits import Limits
-from ..meta_keys import checked_capabilities, with_extension
+from ..meta_keys import CLIENT_CAPABILITIES, checked_capabilities, with_extension
 from ..observer import Observer
 from ..revisions import REVISIONS, checked_versions, of_era
 from ..tasks import EXTENSION, RESULT_TYPE
@@ -61,6 +61,8 @@ class ClientSettings(TypedDict, total=False):
     standalone_stream: bool
     multi_turn: bool
     assume_multi_turn: bool
+    strict: bool
+    cookies: bool
     timeout: float
     total_timeout: float
     connect_timeout: float
@@ -71,6 +73,7 @@ class ClientSettings(TypedDict, total=False):
     limits: Limits | None
     http11: Http11Parser | None
     cache: bool
+    reclaim: bool
     tasks: bool
     result_types: Mapping[str, str] | None
     trace: Tracer | None
@@ -225,6 +228,18 @@ def _check_result_types(
             )
 
 
+def _unknown_request(method: str) -> str:
+    import difflib  # imported here because it is slow to import and rarely needed
+
+    text = f"request_handlers has no {method!r} to handle"
+    near = difflib.get_close_matches(method, CLIENT_CAPABILITIES, n=1)
+    text += f"; did you mean {near[0]!r}?" if near else "."
+    return (
+        f"{text} Servers request {', '.join(sorted(CLIENT_CAPABILITIES))}; for a method of an "
+        "extension, declare the extension in capabilities"
+    )
+
+
 def _reconnect(given: ReconnectPolicy | None) -> ReconnectPolicy:
     return ReconnectPolicy() if given is None else given
 
@@ -252,7 +267,8 @@ class ClientOptions:
         version: the version of this client, sent to the server (``clientInfo``).
         anonymous: send ``name`` and ``version`` only if the protocol requires it (``initialize``).
         capabilities: the server requests that this client supports, e.g. ``{"elicitation": {}}``;
-            None: none.
+            None: none. Adapters add those for which there are ``request_handlers``, so they are
+            needed only for what a handler does not show, e.g. ``{"elicitation": {"url": {}}}``.
         versions: the protocol versions to support, oldest first; the newest one that the server
             also supports is used.
         headers: further headers of every HTTP request, as a mapping or pairs of str or bytes, e.g.
@@ -265,15 +281,24 @@ class ClientOptions:
             of a turn together.
         assume_multi_turn: offer it to every server of 2025-11-25, also without that capability, as
             the proposal describes.
+        strict: read only messages that are exactly right. Otherwise the client also reads those
+            that can mean only one thing: with half a surrogate pair, NaN, bytes that are not UTF-8,
+            a byte order mark, or ``"error": null`` beside a result. The event
+            ``ProtocolViolation`` reports each such fault once.
+        cookies: keep the cookies of the server in memory, and send them back to its origin: load
+            balancers find the instance of a session by them. False: ignore them. A client that has
+            ``Cookie`` among its ``headers`` ignores them, too; ``sansmcp_httpx`` leaves them to its
+            HTTP client.
         timeout: default of :meth:`sansmcp.Client.call`: the seconds that a call may take without a
             response and without progress.
         total_timeout: default of :meth:`sansmcp.Client.call`: the seconds that a call may take
             without a response, whatever progress there is.
         connect_timeout: seconds for the opening. If the server cannot be reached, closes the
             connection early, or refuses with 502, 503 or 504, the opening is repeated within that
-            time, as ``reconnect`` sets it.
-        probe_timeout: seconds in which a server must respond to ``server/discover``, at most
-            ``connect_timeout``. If it does not respond, the handshake still gets all of
+            time, as ``reconnect`` sets it; for 5 seconds only if this machine refuses the
+            connections. What would fail in the same way again (TLS, an unknown host) ends it.
+        probe_timeout: seconds in which a server must respond to ``server/discover``, at most half
+            of ``connect_timeout``. If it does not respond, the handshake gets the rest of
             ``connect_timeout``.
         close_timeout: seconds that the server gets to end the session when the client closes; a
             server process gets them for each step of its shutdown.
@@ -288,6 +313,9 @@ class ClientOptions:
         cache: keep lists and resources for as long as the server allows, and return them without a
             request (2026-07-28). To receive the server's notifications of changes, call
             ``subscriptions/listen``.
+        reclaim: give each call of a tool a key, if the server offers that (``sansmcp/reclaim``, as
+            servers of this library do): a call whose connection is cut runs on, and the client gets
+            its response over another one. Bare clients need ``random_bytes``. See docs/streams.md.
         tasks: declare the extension for tasks (2026-07-28). If a server answers ``tools/call`` by
             the handle of a task, the client asks for the result until it is there.
         result_types: the values of ``resultType`` that extensions in ``capabilities`` define, each
@@ -309,6 +337,8 @@ class ClientOptions:
     standalone_stream: bool = True
     multi_turn: bool = False
     assume_multi_turn: bool = False
+    strict: bool = False
+    cookies: bool = True
     timeout: float = attrs.field(default=60.0, validator=_check_seconds)
     total_timeout: float = attrs.field(default=3600.0, validator=_check_seconds)
     connect_timeout: float = attrs.field(default=30.0, validator=_check_seconds)
@@ -325,6 +355,7 @@ class ClientOptions:
     )
     http11: Http11Parser | None = None
     cache: bool = False
+    reclaim: bool = False
     tasks: bool = True
     result_types: Mapping[str, str] = attrs.field(
         default=None, converter=_result_types, validator=_check_result_types
@@ -343,10 +374,29 @@ class ClientOptions:
                 "Set either authorization or the header Authorization: a request has only one"
             )
 
+    def handling(self, methods: Iterable[str]) -> ClientOptions:
+        """Return these settings with the capabilities for the server requests of these methods.
+
+        Raises:
+            LocalProtocolError: a server sends no request of that method.
+        """
+        implied: dict[str, Any] = {}
+        has_others = not self.capabilities.keys().isdisjoint(("extensions", "experimental"))
+        for method in methods:
+            if method in CLIENT_CAPABILITIES:
+                implied[CLIENT_CAPABILITIES[method]] = {}
+            elif not has_others:
+                raise LocalProtocolError(_unknown_request(method))
+        return attrs.evolve(self, capabilities={**implied, **self.capabilities})
+
     @property
     def declared_capabilities(self) -> Mapping[str, Any]:
         """The capabilities to declare at 2026-07-28."""
-        return with_extension(self.capabilities, EXTENSION) if self.tasks else self.capabilities
+        return self.with_tasks(self.capabilities)
+
+    def with_tasks(self, capabilities: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return capabilities with the extension for tasks, if the client follows them."""
+        return with_extension(capabilities, EXTENSION) if self.tasks else capabilities
 
     @property
     def info(self) -> dict[str, Any]:
@@ -360,8 +410,8 @@ class ClientOptions:
 
     @property
     def capped_probe_timeout(self) -> float:
-        """The longest time of a probe, in seconds."""
-        return min(self.probe_timeout, self.connect_timeout)
+        """The longest time of a probe, in seconds: at least as long is left for a handshake."""
+        return min(self.probe_timeout, self.connect_timeout / 2)
 
     @property
     def usable_transports(self) -> tuple[str, ...]:

@@ -6,15 +6,18 @@ outcome never names the part that must do it. Messages are outcomes themselves, 
 
 from __future__ import annotations
 
+import enum
+from collections.abc import Generator
 from typing import Any, TypeAlias
 
 import attrs
 
 from ..codecs.sse import SseEvent
 from ..effects import ProcessEffect
-from ..errors import CallError, ProcessEnded, RemoteProtocolError
+from ..errors import AuthorizationFailed, CallError, ProcessEnded, RemoteProtocolError
 from ..events import Connected
-from ..messages import ErrorResponse, Message, Request, RequestId, Response
+from ..http import Unsent
+from ..messages import ErrorResponse, Message, Params, Request, RequestId, Response
 from ..revisions import Revision
 from ..types import Era, Secret
 from .http_heads import Refusal
@@ -36,7 +39,7 @@ class Invalid:
     error: RemoteProtocolError
     is_fatal: bool = False
     line: bytes = b""
-    """The data on stdio; empty on HTTP."""
+    """The data on stdio, the beginning of that of an event; empty if there is none."""
 
 
 @attrs.frozen
@@ -48,9 +51,13 @@ class Refused:
 
 @attrs.frozen
 class Ended:
-    """The response is complete, or broke off for a ``reason``."""
+    """The response is complete, or broke off for a ``reason``.
+
+    ``unsent``: why no byte of the request was sent; None if some may have been.
+    """
 
     reason: str | None
+    unsent: Unsent | None = None
 
 
 ReaderOutcome: TypeAlias = Message | OtherEvent | Invalid | Refused | Ended
@@ -71,10 +78,14 @@ class Retry:
 
 @attrs.frozen
 class Lost:
-    """The rest of the stream cannot arrive. ``was_complete``: the response ended properly."""
+    """The rest of the stream cannot arrive. ``was_complete``: the response ended properly.
+
+    ``unsent``: as in :class:`Ended`.
+    """
 
     reason: str
     was_complete: bool = False
+    unsent: Unsent | None = None
 
 
 @attrs.frozen
@@ -152,6 +163,57 @@ class TaskReported:
 
 
 TaskOutcome: TypeAlias = TaskReported | Retry | Finished
+
+
+# Requests of the client's own, and the procedures of calls that make some of them
+
+
+class Kind(enum.Enum):
+    """The purpose of a request."""
+
+    CALL = enum.auto()
+    """A call of the application."""
+    DISCOVER = enum.auto()
+    INITIALIZE = enum.auto()
+    TOOLS = enum.auto()
+    """A list of tools, to look up the headers of a tool for a call."""
+    TASK = enum.auto()
+    """A request about the task of a call."""
+    LISTENER = enum.auto()
+    """A subscription to the changes of the task of a call."""
+    PING = enum.auto()
+    """A ``ping`` that shows whether the event stream of HTTP+SSE is dead."""
+    RENEWAL = enum.auto()
+    """A subscription that takes the place of one whose connection may be dead."""
+
+
+OwnAnswer: TypeAlias = (
+    Response | ErrorResponse | Lost | Refusal | RemoteProtocolError | AuthorizationFailed
+)
+"""How a request of the client's own has ended. RemoteProtocolError: its response is invalid."""
+
+
+@attrs.frozen
+class Ask:
+    """Make a request of the client's own."""
+
+    kind: Kind
+    """TOOLS or TASK."""
+    method: str
+    params: Params
+
+
+@attrs.frozen
+class ToolsListed:
+    """Record the headers of the tools in a result."""
+
+    result: Any
+
+
+StepAnswer: TypeAlias = Response | ErrorResponse | Lost | Refusal | CallError
+"""How a request has ended; a CallError: its response cannot be read, or it was not authorized."""
+Step: TypeAlias = Ask | ToolsListed | TaskReported | Retry | Restart | Finished
+Procedure: TypeAlias = Generator[Step, StepAnswer | None, None]
 
 
 # Outcomes of the opening
@@ -352,6 +414,51 @@ class PostDelayed:
 PostOutcome: TypeAlias = Delivered | Undelivered | PostDelayed
 
 
+# Outcomes of the event stream of HTTP+SSE
+
+
+@attrs.frozen
+class EndpointFound:
+    """The server has named the URL for messages. Open the session."""
+
+
+@attrs.frozen
+class NoEndpoint:
+    """The stream does not name the URL for messages.
+
+    ``what``: what it did instead, as text for an error. ``was_read``: False if it cannot be
+    decoded.
+    """
+
+    what: str
+    was_read: bool = True
+
+
+@attrs.frozen
+class EventStreamLost:
+    """The stream has ended, and with it the session."""
+
+    reason: str
+
+
+EventStreamOutcome: TypeAlias = (
+    Message | OtherEvent | Invalid | Ended | Refused | EndpointFound | NoEndpoint | EventStreamLost
+)
+
+
+@attrs.frozen
+class SendPing:
+    """Send a ``ping``, whose response shows that the stream is not dead."""
+
+
+@attrs.frozen
+class PingFailed:
+    """The ``ping`` was not taken. Send another one after the next silence."""
+
+
+SilenceOutcome: TypeAlias = SendPing | PingFailed | EventStreamLost
+
+
 # Outcomes of the server process
 
 
@@ -374,6 +481,16 @@ class ProcessUseless:
 @attrs.frozen
 class ProcessFinished:
     """The process has ended, and its output was read. Kill the rest of its process group."""
+
+    log: list[str]
+    """The lines of its standard error that were not reported yet."""
+
+
+@attrs.frozen
+class ProcessLogged:
+    """The process has written lines to its standard error."""
+
+    log: list[str]
 
 
 @attrs.frozen

@@ -1,9 +1,9 @@
 """Send the messages of a client that get no response: notifications, and its responses.
 
-Each is one POST, and any HTTP success completes it. A notification is sent once. A response is sent
-again after a temporary failure, because the server waits for it and ignores a second one. The same
-holds for the notification that completes the handshake, and for ``tasks/cancel``, a request whose
-response says nothing.
+Each is one POST, and any HTTP success completes it. A notification is sent once, unless no byte of
+it has left. A response is sent again after a temporary failure, because the server waits for it and
+ignores a second one. The same holds for the notification that completes the handshake, and for
+``tasks/cancel``, a request whose response says nothing.
 
 Each POST must end within ``Limits.post_timeout`` seconds, including its wait in the queue. At most
 ``Limits.max_open_posts`` are open at a time, and at most ``Limits.max_pending_calls`` are pending
@@ -20,8 +20,10 @@ from collections.abc import Callable, Iterator
 
 import attrs
 
+from ..http import Unsent
 from ..limits import Limits
 from ..messages import ErrorResponse, Notification, Request, Response
+from ..reclaim import CANCEL
 from .http_heads import Refusal
 from .options import ReconnectPolicy
 from .outcomes import Delivered, PostDelayed, PostOutcome, Undelivered
@@ -52,6 +54,7 @@ class PendingPost:
         *,
         is_retryable: bool,
         wait: float = 0.0,
+        was_sent: bool = True,
     ) -> PostOutcome:
         """Return whether to send the message again after a failed attempt.
 
@@ -61,9 +64,16 @@ class PendingPost:
             jitter: returns a random number from 0 to 1.
             is_retryable: False if another attempt would fail in the same way.
             wait: the seconds to wait at least.
+            was_sent: False if no byte of it was sent, so that it may be sent again.
         """
         self._attempts += 1
-        is_once = isinstance(self.message, Notification) and self.message is not INITIALIZED
+        message = self.message
+        is_once = (
+            was_sent
+            and isinstance(message, Notification)
+            and message is not INITIALIZED
+            and message.method != CANCEL
+        )
         if is_once or not is_retryable or self._attempts > policy.max_attempts:
             return Undelivered(self.message, reason)
         delay = policy.delay(self._attempts, wait, jitter())
@@ -121,10 +131,13 @@ class Posts:
         self._open += 1
         return self._all[number]
 
-    def ended(self, post: PendingPost, reason: str | None, now: float) -> PostOutcome:
+    def ended(
+        self, post: PendingPost, reason: str | None, now: float, unsent: Unsent | None = None
+    ) -> PostOutcome:
         """Return the outcome of an HTTP response that ended, or broke off for a ``reason``."""
         if reason is not None:
-            return self._failed(post, reason, now, is_retryable=True)
+            is_retryable, was_sent = unsent is not Unsent.PERMANENT, unsent is None
+            return self._failed(post, reason, now, is_retryable=is_retryable, was_sent=was_sent)
         self._leave(post)
         del self._all[post.number]
         return Delivered(post.message)
@@ -172,11 +185,23 @@ class Posts:
         post.exchange = None
 
     def _failed(
-        self, post: PendingPost, reason: str, now: float, *, is_retryable: bool, wait: float = 0.0
+        self,
+        post: PendingPost,
+        reason: str,
+        now: float,
+        *,
+        is_retryable: bool,
+        wait: float = 0.0,
+        was_sent: bool = True,
     ) -> PostOutcome:
         self._leave(post)
         outcome = post.failed(
-            reason, self._policy, self._jitter, is_retryable=is_retryable, wait=wait
+            reason,
+            self._policy,
+            self._jitter,
+            is_retryable=is_retryable,
+            wait=wait,
+            was_sent=was_sent,
         )
         if isinstance(outcome, PostDelayed):
             post.is_delayed, post.deadline = True, now + outcome.delay

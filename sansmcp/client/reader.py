@@ -1,9 +1,10 @@
 """One HTTP response of a client: parts in, outcomes out.
 
 A response is an event stream, one JSON document, an acknowledgement without content, or a refusal;
-its head shows which. The reader decodes it and returns one outcome per call. So if an outcome ends
-the exchange, the rest of its chunk or batch is not pulled. Bytes that are not pulled stay
-undecoded, and the end of the response waits behind them: that is backpressure.
+its head shows which. HTML where the content is otherwise ignored is read: a page of a proxy is a
+refusal. The reader decodes the response and returns one outcome per call. So if an outcome ends the
+exchange, the rest of its chunk or batch is not pulled. Bytes that are not pulled stay undecoded,
+and the end of the response waits behind them: that is backpressure.
 
 Source: 2025-03-26 to 2026-07-28, basic/transports: Sending Messages to the Server.
 """
@@ -16,20 +17,23 @@ from typing import Protocol
 
 import attrs
 
-from ..codecs import headers, jsonrpc
+from ..codecs import headers
 from ..codecs.delimited_buffer import message_too_large
 from ..codecs.jsonrpc import Batch
 from ..codecs.sse import SseDecoder, SseEvent
 from ..errors import RemoteProtocolError
 from ..http import BodyData, BodyEnd, ConnectionLost, ResponseHead, ResponsePart
-from ..limits import Limits
-from ..messages import ErrorResponse, Message
+from ..messages import Message
 from ..types import assert_never
 from .http_heads import HttpRequest, Refusal
+from .message_decoder import MessageDecoder
 from .outcomes import Ended, Invalid, OtherEvent, ReaderOutcome, Refused
 
 _MAX_ERROR_BODY_BYTES = 64 * 1024
 """The bytes of a refusal's body that are kept; the rest is discarded."""
+
+_SHOWN_BYTES = 200
+"""The bytes that are kept of what is no message."""
 
 _ENDED = Ended(None)
 
@@ -41,6 +45,8 @@ class _Form(enum.Enum):
     IGNORED = enum.auto()
     """The body is discarded; only its end counts."""
     REFUSAL = enum.auto()
+    PAGE = enum.auto()
+    """HTML where the body of a success is ignored: a refusal, if it is a page."""
 
 
 class EventFilter(Protocol):
@@ -56,7 +62,7 @@ class ResponseReader:
     """Decodes one response."""
 
     _request: HttpRequest
-    _limits: Limits
+    _messages: MessageDecoder
     _wants_messages: bool = True
     """False if the body of a success is ignored."""
     _filter: EventFilter | None = None
@@ -70,6 +76,8 @@ class ResponseReader:
     _end: BodyEnd | ConnectionLost | None = attrs.field(default=None, init=False)
     _final: Ended | Refused | Invalid | None = attrs.field(default=None, init=False)
     """The last outcome; None while it is not known."""
+    has_cookies: bool = attrs.field(default=False, init=False)
+    """True if the head sets cookies that the client has not taken."""
     is_stream: bool = attrs.field(default=False, init=False)
     """True if the response is an event stream, and is decoded."""
     is_over: bool = attrs.field(default=False, init=False)
@@ -88,6 +96,21 @@ class ResponseReader:
         HTML, 9.2.6.
         """
         return self._decoder.reconnection_time if self.is_stream else None
+
+    @property
+    def remainder(self) -> str:
+        """What was left at the end of an event stream without being an event, as text."""
+        text = self._decoder.unfinished if self.is_stream else ""
+        if not text:
+            return ""
+        if text.lstrip()[:1] in ("{", "["):
+            return f"JSON, though its Content-Type is that of an event stream: {text}"
+        return f"an event without the blank line at its end: {text}"
+
+    @property
+    def has_comments(self) -> bool:
+        """True if the response is an event stream that has brought a comment."""
+        return self.is_stream and self._decoder.has_comments
 
     def receive(self, part: ResponsePart) -> bool:
         """Receive a part of the response. Return False if no outcome can follow from it."""
@@ -128,17 +151,25 @@ class ResponseReader:
 
     def _receive_head(self, head: ResponseHead) -> None:
         self.head = head
-        kind = headers.media_type(headers.get_all(head.headers, b"content-type"))
+        kinds: list[bytes] = []
+        for name, value in head.headers:
+            if name == b"content-type":
+                kinds.append(value)
+            elif name == b"set-cookie":
+                self.has_cookies = True
+        kind = headers.media_type(kinds)
         if not 200 <= head.status < 300:
             self._form = _Form.REFUSAL
         elif not self._wants_messages:
             self._form = _Form.IGNORED
             if kind == headers.EVENT_STREAM:  # it might never end
                 self._final = _ENDED
+            elif kind == headers.HTML:
+                self._form = _Form.PAGE
         elif head.status == 200 and kind == headers.EVENT_STREAM:
             self._form, self.is_stream = _Form.STREAM, True
-            last_event_id = self._request.last_event_id
-            self._decoder = SseDecoder(self._limits.max_message_bytes, last_event_id=last_event_id)
+            most = self._messages.limits.max_message_bytes
+            self._decoder = SseDecoder(most, last_event_id=self._request.last_event_id)
         else:
             self._form = _Form.JSON if kind == headers.JSON else _Form.REFUSAL
 
@@ -147,11 +178,12 @@ class ResponseReader:
             self._decoder.receive_data(data)
         elif self._form is _Form.JSON:
             self._body += data
-            if len(self._body) > self._limits.max_message_bytes:
+            most = self._messages.limits.max_message_bytes
+            if len(self._body) > most:
                 self.stop()
-                error = message_too_large(self._limits.max_message_bytes)
+                error = message_too_large(most)
                 self._final = Invalid(error, is_fatal=True)
-        elif self._form is _Form.REFUSAL:
+        elif self._form is _Form.REFUSAL or self._form is _Form.PAGE:
             self._body += data[: _MAX_ERROR_BODY_BYTES - len(self._body)]
 
     def _from_stream(self) -> ReaderOutcome | None:
@@ -178,9 +210,9 @@ class ResponseReader:
         # A large text is not held as well while its bytes are read.
         data, event.data = event.data.encode(), None
         try:
-            first = self._first_of(jsonrpc.decode(data, self._limits))
+            first = self._first_of(self._messages.decode(data))
         except RemoteProtocolError as error:
-            return Invalid(error)
+            return Invalid(error, line=data[:_SHOWN_BYTES])
         if first is None:  # a batch of no messages
             event.data = data.decode()
             return OtherEvent(event)
@@ -199,24 +231,31 @@ class ResponseReader:
     def _finish(self, end: BodyEnd | ConnectionLost) -> ReaderOutcome | None:
         """Set the last outcome from the end of the response; return a message that precedes it."""
         self._final = _ENDED
-        if self._form is _Form.REFUSAL:
+        if self._form is _Form.PAGE and (refusal := self._refusal()).is_page:
+            self._final = Refused(refusal)
+        elif self._form is _Form.REFUSAL:
             self._final = Refused(self._refusal())
         elif isinstance(end, ConnectionLost):
-            self._final = Ended(end.reason)
+            self._final = Ended(end.reason, end.unsent)
         elif self._form is _Form.JSON:
             body, self._body = bytes(self._body), bytearray()
             try:
-                return self._first_of(jsonrpc.decode(body, self._limits))
+                return self._first_of(self._messages.decode(body))
             except RemoteProtocolError as error:
-                self._final = Invalid(error, is_fatal=True)
+                self._final = Invalid(self._with_encoding(error), is_fatal=True)
         return None
+
+    def _with_encoding(self, error: RemoteProtocolError) -> RemoteProtocolError:
+        """Return the error of a body, with its encoding if it has one that was not asked for."""
+        assert self.head is not None
+        encodings = headers.get_all(self.head.headers, b"content-encoding")
+        if error.reason == "invalid_message" or not encodings:
+            return error
+        shown = b", ".join(encodings).decode("latin-1")[:50]
+        text = f"{error.message} (its Content-Encoding is {shown!r}, which was not asked for)"
+        return RemoteProtocolError(text, reason=error.reason, request_id=error.request_id)
 
     def _refusal(self) -> Refusal:
         assert self.head is not None
         body = bytes(self._body)
-        try:
-            message = jsonrpc.decode(body, self._limits)
-        except RemoteProtocolError:
-            message = None
-        error = message if isinstance(message, ErrorResponse) else None
-        return Refusal(self._request, self.head, body, error)
+        return Refusal(self._request, self.head, body, self._messages.decode_refusal(body))

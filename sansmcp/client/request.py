@@ -16,8 +16,8 @@ cancellation.
 
 from __future__ import annotations
 
-import enum
 import math
+from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -31,20 +31,27 @@ from ..errors import (
     Disconnected,
     InvalidResponse,
     JsonRpcError,
+    RemoteProtocolError,
     RequestTimeout,
     SessionLost,
 )
+from ..events import ProgressReceived
 from ..messages import ErrorResponse, Params, Request, Response
+from ..reclaim import EXTENSION, RECEIVED
 from ..tasks import GET as GET_TASK
 from ..tasks import PROGRESS_UNSHOWN, RESULT_TYPE
+from .call_keys import CallKey, Next
+from .http_heads import Refusal
 from .options import ClientOptions
 from .outcomes import (
     Agreed,
     BecameTask,
     Finished,
+    Kind,
     NeedsInput,
     NeedsTools,
     NeedsVersion,
+    Procedure,
     RequestOutcome,
 )
 from .stream import Stream
@@ -65,21 +72,6 @@ def encode_without_meta(params: Params) -> bytes:
     if "_meta" in params:
         params = {name: value for name, value in params.items() if name != "_meta"}
     return json.encode(params or {})
-
-
-class Kind(enum.Enum):
-    """The purpose of a request."""
-
-    CALL = enum.auto()
-    """A call of the application."""
-    DISCOVER = enum.auto()
-    INITIALIZE = enum.auto()
-    TOOLS = enum.auto()
-    """A list of tools, to look up the headers of a tool for a call."""
-    TASK = enum.auto()
-    """A request about the task of a call."""
-    LISTENER = enum.auto()
-    """A subscription to the changes of the task of a call."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -108,6 +100,14 @@ class CallTimeouts:
         """Time when the call times out; infinite while the timeouts are paused."""
         return math.inf if self.open_requests else min(self._timeout_ends, self._total_ends)
 
+    def part(self, share: float, limit: float) -> float:
+        """Return a time for a part of the call: a share of its timeouts, at most ``limit``.
+
+        What may wait for ever, such as a dead connection, is found out while there is time left to
+        try again.
+        """
+        return min(share * self.timeout, share * self.total, limit)
+
     def progressed(self, now: float) -> None:
         """Restart the timeout, if progress does that."""
         if self.resets and not self.open_requests:
@@ -125,6 +125,8 @@ class CallTimeouts:
         The timeout restarts if the application has ``responded``. It does not if the request was
         cancelled, or is not supported.
         """
+        # The pause ends below by moving both ends by its length. So the ends are those as of
+        # _stopped until then, and the restarted timeout, too, counts from there.
         self.open_requests -= 1
         if responded:
             self._timeout_ends = self._stopped + self.timeout
@@ -174,31 +176,39 @@ class PendingRequest:
     encoded_params: bytes | None = None
     """The parameters without ``_meta`` as JSON; None after the request was sent once."""
     parent: int | None = None
-    """The call that needs the headers of a tool, or whose task this request or subscription is
-    about; None if there is none.
-    """
+    """The call that has this request as its ``child`` or ``listener``; None if there is none."""
     is_detached: bool = False
     """True if the handle of a task is the result."""
     takes_any_result: bool = False
     """True if the application takes results of all kinds, those that ask for input included."""
     wants_progress: bool = True
     """False if progress only restarts the timeout."""
+    capabilities: Mapping[str, Any] | None = None
+    """What it declares at 2026-07-28; None for the capabilities of the client."""
     id: int | None = attrs.field(default=None, init=False)
     """The id of the JSON-RPC request in flight; None while there is none."""
     exchange: int | None = attrs.field(default=None, init=False)
     """The HTTP exchange that carries it; None on stdio, and between two attempts."""
     stream: Stream | None = attrs.field(default=None, init=False)
     """None on stdio and HTTP+SSE, where no stream belongs to one request."""
+    key: CallKey | None = attrs.field(default=None, init=False)
+    """The key of its JSON-RPC request, by which its response can be had after a cut; None if it has
+    none.
+    """
     turn: Turn | None = attrs.field(default=None, init=False)
     """The input responses of the current turn (SEP-1858); None outside a turn."""
     task: FollowedTask | None = attrs.field(default=None, init=False)
     """The task that runs the call; None if there is none."""
+    progress: ProgressReceived | None = attrs.field(default=None, init=False)
+    """The last report of progress; None before the first."""
+    procedure: Procedure | None = attrs.field(default=None, init=False)
+    """What looks up the headers of its tool, or follows its task; None if neither is going on."""
     child: int | None = attrs.field(default=None, init=False)
-    """The request that looks up the headers of its tool, or is about its task; None if there is
+    """The request for whose answer its procedure waits; None if there is none."""
+    listener: int | None = attrs.field(default=None, init=False)
+    """The subscription to the changes of its task, or the renewal of its own; None if there is
     none.
     """
-    listener: int | None = attrs.field(default=None, init=False)
-    """The subscription to the changes of its task; None if there is none."""
     server_requests: int = attrs.field(default=0, init=False)
     """The number of server requests that have paused its timeouts so far."""
     round_params: Params | None = attrs.field(default=None, init=False)
@@ -208,8 +218,16 @@ class PendingRequest:
     """``Cache.generation`` when the request was made."""
     refusals: int = attrs.field(default=0, init=False)
     """How often the server has refused it without running anything, since the last progress."""
-    pages: int = attrs.field(default=0, init=False)
-    """The number of pages of a list of tools received so far."""
+    repeats: int = attrs.field(default=0, init=False)
+    """How often it was sent again because its response was lost."""
+    was_not_run: bool = attrs.field(default=False, init=False)
+    """True if the server refused it because the session has ended."""
+    was_sent: bool = attrs.field(default=False, init=False)
+    """True if an attempt may have reached the server, and has no outcome."""
+    refused_since: float | None = attrs.field(default=None, init=False)
+    """Time since when this machine has refused all connections for it, in seconds on the machine's
+    clock; None if it has not.
+    """
     _has_refetched_tools: bool = attrs.field(default=False, init=False)
     _has_renegotiated: bool = attrs.field(default=False, init=False)
 
@@ -237,6 +255,11 @@ class PendingRequest:
             own["progressToken"] = self.id
             if meta and not self.wants_progress:
                 own[PROGRESS_UNSHOWN] = True
+        if self.key is not None:
+            own[EXTENSION] = self.key.text
+            if self.key.next is Next.REST:
+                received = json.encode({RECEIVED: self.key.received})
+                return jsonrpc.encode_request(self.id, EXTENSION, received, own)
         if not own:
             return jsonrpc.encode(Request(self.id, self.method, self.params))
         encoded, self.encoded_params = self.encoded_params, None
@@ -246,12 +269,18 @@ class PendingRequest:
 
     @property
     def can_requeue(self) -> bool:
-        """True if it can be repeated unchanged in a new session, or was not sent yet.
+        """True if it can be repeated unchanged in a new session, or was not sent yet, or has a key.
 
         Source: server/utilities/pagination: a cursor is valid in one session.
         """
         is_harmless = self.idempotent and "cursor" not in (self.params or {})
-        return is_harmless or self.id is None
+        return is_harmless or self.id is None or self.key is not None
+
+    def refused(self, refusal: Refusal) -> bool:
+        """Record a refusal, and return whether the request can be sent again."""
+        self.was_sent = self.was_sent or refusal.leaves_unknown
+        is_harmless = self.idempotent or self.kind is Kind.TOOLS
+        return refusal.was_not_run or (is_harmless and refusal.leaves_unknown)
 
     def on_response(
         self,
@@ -318,14 +347,19 @@ class PendingRequest:
         """Return an exception that names the request."""
         return kind(text, method=self.method, request_id=self.id)
 
-    def timed_out(self, now: float) -> RequestTimeout:
-        """Return the exception for an expired timeout."""
+    def timed_out(self, now: float, came: tuple[str, ...]) -> RequestTimeout:
+        """Return the exception for an expired timeout. ``came``: what came instead, as lines."""
         assert self.timeouts is not None
+        limit = self.timeouts.limit(now)
+        text = f"{self.method} got no response within {limit}"
+        if came:
+            text = f"{self.method} was not answered within {limit}, but this has come:"
         return RequestTimeout(
-            f"{self.method} got no response within {self.timeouts.limit(now)}",
+            text,
             seconds=now - self.timeouts.started,
             method=self.method,
             request_id=self.id,
+            lines=came,
         )
 
     def lost(self, reason: str) -> CallError:
@@ -335,13 +369,37 @@ class PendingRequest:
         )
         return self.error(Disconnected, text)
 
-    def session_lost(self) -> CallError:
-        """Return the exception for a session that the server has discarded."""
-        text = (
-            f"The server has ended the session (HTTP 404), so {self.method} was not completed; "
-            "repeat it in the new session, which the client opens by itself"
+    def unsent(self, reason: str) -> CallError:
+        """Return the exception for a request of which nothing was sent."""
+        return Disconnected(
+            f"{self.method} was not sent: {reason}",
+            method=self.method,
+            request_id=self.id,
+            was_sent=False,
         )
-        return self.error(SessionLost, text)
+
+    def session_lost(self, status: int) -> CallError:
+        """Return the exception for a session that the server has discarded."""
+        if self.was_not_run:
+            outcome = "was not run; repeat it in the new session, which the client opens by itself"
+        else:
+            outcome = (
+                "was not completed, and may have run; the client opens a new session by itself"
+            )
+        text = f"The server has ended the session (HTTP {status}), so {self.method} {outcome}"
+        return SessionLost(
+            text, method=self.method, request_id=self.id, was_not_run=self.was_not_run
+        )
+
+    def unreadable(self, error: RemoteProtocolError) -> InvalidResponse:
+        """Return the exception for an invalid response."""
+        failure = InvalidResponse(
+            f"The response to {self.method} breaks the protocol: {error.message}",
+            method=self.method,
+            request_id=self.id,
+        )
+        failure.__cause__ = error
+        return failure
 
     def unauthorized(self, error: AuthorizationFailed) -> AuthorizationFailed:
         """Return the exception for a call for which there is no authorization."""

@@ -12,12 +12,12 @@ delay before it depends on how the connection ended:
   delay is the server's ``retry`` and a random part, which grows with each attempt.
   The count starts again after progress (a new event id or a message), or if the stream lasts longer
   than ``ReconnectPolicy.max_delay``, polls included.
-* The connection was silent for ``Limits.stream_idle_timeout``, so it may be dead. The client
-  reconnects at once. That is an attempt only if the server had not responded to the GET.
+* The connection was silent for ``idle_limit``, so it may be dead. The client
+  reconnects at once. That is an attempt only if the server had not responded to the request.
 
 Without an event id a stream cannot be resumed: it is lost, unless its request may be repeated. At
 2026-07-28 no stream has a cursor. Messages on it are no progress there, because the next stream
-starts from the beginning.
+starts from the beginning. Its silence counts only for a subscription, which is made again.
 
 Source: 2025-11-25 basic/transports: Resumability and Redelivery; SEP-1699; WHATWG HTML, 9.2.
 """
@@ -53,14 +53,34 @@ class Stream:
     """None if the stream cannot be resumed at this revision."""
     can_restart: bool
     """True if the request may be repeated."""
+    idle_limit: float
+    """Seconds without a byte after which the connection may be dead."""
     is_standalone: bool = False
     """True for the standalone stream, which any new stream of the session can replace."""
+    is_session: bool = False
+    """True for the event stream of HTTP+SSE, which carries all messages and ends with its
+    connection.
+    """
+    is_subscription: bool = False
+    """True for that of ``subscriptions/listen``, which any new subscription can replace."""
+    is_keyed: bool = False
+    """True if the response of its request can be had by a key (``sansmcp/reclaim``)."""
+    is_watched: bool = attrs.field(
+        default=attrs.Factory(
+            lambda self: (
+                self.cursor is not None or self.is_subscription or self.is_session or self.is_keyed
+            ),
+            takes_self=True,
+        ),
+        init=False,
+    )
+    """True if its silence may have to be noticed."""
     state: StreamState = attrs.field(default=StreamState.OPENING, init=False)
     was_opened: bool = attrs.field(default=False, init=False)
     """True if the server has responded with an event stream at least once."""
     _retry: float | None = attrs.field(default=None, init=False)
     """The last ``retry`` of the server, in seconds; None if it sent none."""
-    _attempts: int = attrs.field(default=0, init=False)
+    attempts: int = attrs.field(default=0, init=False)
     """The number of connections that failed since the last progress."""
     _polls: int = attrs.field(default=0, init=False)
     """The number of connections that ended properly since the last progress."""
@@ -82,6 +102,11 @@ class Stream:
         cursor = self.cursor
         return self.is_standalone or (cursor is not None and cursor.last_event_id != "")
 
+    @property
+    def notices_silence(self) -> bool:
+        """True if the client acts on the silence of the connection."""
+        return self.is_subscription or self.is_session or self.is_keyed or self.can_resume
+
     def opened(self, now: float) -> None:
         """Record that the server has responded with an event stream."""
         self._advance(StreamEvent.OPENED)
@@ -89,16 +114,21 @@ class Stream:
         if self._up_since is None:
             self._up_since = now
 
-    def ended(self, reason: str | None, retry_ms: int | None, now: float) -> StreamOutcome:
+    def ended(
+        self, reason: str | None, retry_ms: int | None, now: float, came: str = ""
+    ) -> StreamOutcome:
         """Return whether to reconnect after the end of a connection.
 
         Args:
             reason: why the connection broke; None if the response is complete.
             retry_ms: the last reconnection time of the response, in milliseconds; None if none.
             now: the current time in seconds, on the machine's clock.
+            came: what the server has sent instead of a response, as text; "" if nothing.
         """
         self._record_progress(retry_ms)
         why = reason or "the server closed the stream before the response"
+        if came:
+            why += f"; it has sent, instead of a JSON-RPC message: {came}"
         is_poll = reason is None and self.state is StreamState.READING
         if is_poll and self.can_resume and not self._body:
             return self._poll()
@@ -120,14 +150,16 @@ class Stream:
         """
         self._record_progress(None)
         if self.cursor is None:
-            is_retry = self._attempts > 0 and refusal.error is None and refusal.is_retryable
-            may_retry = is_retry and self.can_restart and self._attempts < self._policy.max_attempts
+            is_retry = self.attempts > 0 and refusal.error is None and refusal.is_retryable
+            may_retry = is_retry and self.can_restart and self.attempts < self._policy.max_attempts
         else:
             may_repeat = refusal.request.method == b"GET" or self._body != b""
             # 409: the server allows one standalone stream, and has not yet noticed that the
             # connection of ours broke.
             is_taken = refusal.status == 409 and self.is_standalone and self.was_opened
-            may_retry = is_taken or (may_repeat and refusal.is_retryable)
+            # A page in place of a stream that was never opened: there may be none at this URL.
+            is_stranger = refusal.is_page and not self.was_opened
+            may_retry = is_taken or (may_repeat and refusal.is_retryable and not is_stranger)
         if may_retry:
             return self._fail(refusal.message, now, refusal.retry_after)
         if self.last_event_id and refusal.status != 404:
@@ -171,15 +203,15 @@ class Stream:
     def _fail(self, reason: str, now: float, wait: float = 0.0) -> StreamOutcome:
         """Reconnect after at least ``wait`` seconds, unless all attempts have been used."""
         if self._up_since is not None and now - self._up_since > self._policy.max_delay:
-            self._attempts = 0
+            self.attempts = 0
         self._up_since = None
-        self._attempts += 1
-        if self._attempts > self._policy.max_attempts:
+        self.attempts += 1
+        if self.attempts > self._policy.max_attempts:
             attempts = f"given up after {self._policy.max_attempts} attempts without progress: "
             return self._lose(attempts + reason)
         wait = max(self._retry or 0.0, wait)
-        delay = self._policy.delay(self._attempts, wait, self._jitter())
-        return self._wait(delay, self._attempts, reason)
+        delay = self._policy.delay(self.attempts, wait, self._jitter())
+        return self._wait(delay, self.attempts, reason)
 
     def _wait(self, delay: float, attempt: int, reason: str) -> Retry:
         self._advance(StreamEvent.BROKEN)
@@ -193,7 +225,7 @@ class Stream:
         """Reset the counts after progress, and record the reconnection time."""
         if self.cursor is not None and self.cursor.has_progress:
             self.cursor.has_progress = False
-            self._attempts, self._polls, self._body = 0, 0, b""
+            self.attempts, self._polls, self._body = 0, 0, b""
         if retry_ms is not None and self.cursor is not None:
             self._retry = min(retry_ms / 1000, _MAX_RETRY)
 

@@ -11,10 +11,10 @@ If the task has not ended after some requests, the client subscribes to its chan
 told of a change, and rarely otherwise. What a notification says of the state is not used: it may be
 older than the response to a request that is in flight.
 
-A request that fails because of the network or a busy server says nothing about the task, so it is
-repeated, for as long as the timeouts of the call allow. The total timeout runs as for other calls.
-The timeout starts again with each response about the task, from the time of the next request on: it
-counts the silence of the server, not the interval at which the server wants to be asked.
+A request that fails because of the network, a proxy or a busy server says nothing about the task.
+It is repeated, for as long as the timeouts of the call allow. The total timeout runs as for other
+calls. The timeout starts again with each response about the task, from the time of the next request
+on: it counts the silence of the server, not the interval at which the server wants to be asked.
 
 Source: extension ``io.modelcontextprotocol/tasks`` of 2026-07-28; SEP-2663.
 """
@@ -29,7 +29,7 @@ import attrs
 
 from ..codecs import json
 from ..codecs.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
-from ..errors import InvalidResponse, JsonRpcError, TaskCancelled, TaskLost
+from ..errors import CallError, InvalidResponse, JsonRpcError, TaskCancelled, TaskLost
 from ..events import ProgressReceived, TaskUpdated
 from ..messages import ErrorResponse, Notification, Params, Response
 from ..meta_keys import ACKNOWLEDGED
@@ -46,9 +46,10 @@ from ..tasks import (
     UPDATE,
     WORKING,
 )
+from ..types import assert_never
 from .http_heads import Refusal
 from .options import ReconnectPolicy
-from .outcomes import Finished, Retry, TaskOutcome, TaskReported
+from .outcomes import Finished, Lost, Retry, TaskOutcome, TaskReported
 
 TASK_METHOD = "tools/call"
 """The only method whose calls can become tasks at present."""
@@ -58,6 +59,8 @@ _SHORTEST_INTERVAL = 0.05
 _LONGEST_INTERVAL = 60.0
 """Seconds between two requests, whatever the server wants."""
 
+_NO_ROOM = "too_many_tasks"
+"""The reason with which a server refuses input responses until other tasks have ended."""
 _LONGEST_RETRY = 5.0
 """Seconds until a failed request is repeated, beside the backoff, if the interval is longer. So
 several attempts fit into the timeout of the call.
@@ -112,7 +115,8 @@ class FollowedTask:
     """The event that reported the task last; None before the first."""
     _progress: tuple[float, float | None] | None = attrs.field(default=None, init=False)
     """The progress and the total of the last report of the server; None if it sent none."""
-    _reported_progress: tuple[float, float | None] | None = attrs.field(default=None, init=False)
+    reported_progress: ProgressReceived | None = attrs.field(default=None, init=False)
+    """The last report of progress, of the call before it became a task, or of the task."""
     answered: set[str] = attrs.field(factory=set[str], init=False)
     """The keys of the input requests that have a response, sent or not."""
     _responses: dict[str, Any] = attrs.field(factory=dict[str, Any], init=False)
@@ -198,10 +202,15 @@ class FollowedTask:
         if event != self._reported:
             self._reported = event
             yield event
-        if self._progress is not None and self._progress != self._reported_progress:
-            self._reported_progress = self._progress
-            progress, total = self._progress
-            yield ProgressReceived(call=call, progress=progress, total=total, message=self._message)
+        if self._progress is None:
+            return
+        progress, total = self._progress
+        told = self.reported_progress
+        if told is None or (told.progress, told.total) != self._progress:
+            self.reported_progress = ProgressReceived(
+                call=call, progress=progress, total=total, message=self._message
+            )
+            yield self.reported_progress
 
     def on_handle(self, members: Mapping[str, Any]) -> float:
         """Record the handle, and return the seconds until the next request.
@@ -211,21 +220,36 @@ class FollowedTask:
         self._record(members)
         return self._interval if self._status == WORKING else 0.0
 
-    def on_response(self, method: str, message: Response | ErrorResponse) -> TaskOutcome:
-        """Return what the response to a request about the task means.
+    def on_answer(
+        self, method: str, answer: Response | ErrorResponse | Lost | Refusal | CallError
+    ) -> TaskOutcome:
+        """Return what the end of a request about the task means.
 
         Args:
             method: the method of the request.
-            message: the response.
+            answer: its response, or why there is none. A CallError ends the call.
         """
-        if isinstance(message, ErrorResponse):
-            return self._error(method, message)
+        match answer:
+            case Response(result=result):
+                return self._response(method, result)
+            case ErrorResponse():
+                return self._error(method, answer)
+            case Lost(reason):
+                return self._retry(reason)
+            case Refusal():
+                return self._refusal(method, answer)
+            case CallError():
+                return Finished(answer)
+            case _ as impossible:
+                assert_never(impossible)
+
+    def _response(self, method: str, result: Any) -> TaskOutcome:
         self._failures = 0
         if method == UPDATE:
             for key in self._sent:
                 self._responses.pop(key, None)
             return TaskReported(self._wait)
-        members = json.as_object(message.result) or {}
+        members = json.as_object(result) or {}
         if members.get("resultType", "complete") not in ("complete", RESULT_TYPE):
             return self._invalid("it has an unknown resultType")
         if members.get("taskId", self.id) != self.id:
@@ -243,15 +267,15 @@ class FollowedTask:
             return Finished(TaskCancelled(text + reason, method=TASK_METHOD))
         return self._pending(members)
 
-    def on_refusal(self, method: str, refusal: Refusal) -> TaskOutcome:
-        """Return what the HTTP refusal of a request about the task means."""
-        if refusal.is_retryable:
-            return self.on_failure(refusal.message, refusal.retry_after)
+    def _refusal(self, method: str, refusal: Refusal) -> TaskOutcome:
+        is_page = 200 <= refusal.status < 300  # of a proxy, in place of the server's response
+        if refusal.is_retryable or is_page:
+            return self._retry(refusal.message, refusal.retry_after)
         if refusal.error is not None:
             return self._error(method, refusal.error, refusal.status)
         return Finished(refusal.as_error(method, None))
 
-    def on_failure(self, reason: str, wait: float = 0.0) -> Retry:
+    def _retry(self, reason: str, wait: float = 0.0) -> Retry:
         """Return when to repeat a request that got no response about the task.
 
         Args:
@@ -277,9 +301,8 @@ class FollowedTask:
         meta = json.as_object(members.get("_meta")) or {}
         numbers = json.as_object(meta.get(PROGRESS)) or {}  # only servers of this library send it
         progress, total = numbers.get("progress"), numbers.get("total")
-        if type(progress) is int or type(progress) is float:
-            has_total = type(total) is int or type(total) is float
-            self._progress = progress, total if has_total else None
+        if json.is_finite(progress):
+            self._progress = progress, total if json.is_finite(total) else None
         self._message = message[:_MAX_MESSAGE_CHARS] if isinstance(message, str) else None
         if type(interval) is int and interval > 0:
             longest = _LONGEST_INTERVAL * 1000  # the integer may be too large for a float
@@ -323,8 +346,9 @@ class FollowedTask:
 
     def _error(self, method: str, error: ErrorResponse, status: int | None = None) -> TaskOutcome:
         """Return the outcome of an error response, which is not the error of the call."""
-        if error.code == INTERNAL_ERROR:  # such as a store that fails
-            return self.on_failure(f"{method} got an error: {error.message}")
+        reason = (json.as_object(error.data) or {}).get("reason")
+        if error.code == INTERNAL_ERROR or reason == _NO_ROOM:  # such as a store that fails
+            return self._retry(f"{method} got an error: {error.message}")
         cause = JsonRpcError(
             error.code, error.message, error.data, method=method, http_status=status
         )

@@ -8,6 +8,7 @@ is cut into chunks. All decoders take linear time. For invalid input they raise
 ``delimited_buffer``      splits bytes at end marks; ``sse`` and ``ndjson`` use it
 ``json``                  strict JSON documents
 ``jsonrpc``               the four kinds of message, and batches
+``tolerant``              messages that are not exactly right, where they can mean one thing only
 ``conversion``            JSON values to structs, dataclasses, typed dicts and models
 ``envelope``              messages whose payload stays JSON text
 ``members``               the fast path of ``envelope``, with msgspec

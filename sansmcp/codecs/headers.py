@@ -47,6 +47,7 @@ _OWN_NAMES = frozenset(
 
 JSON = b"application/json"
 EVENT_STREAM = b"text/event-stream"
+HTML = b"text/html"
 
 
 def get(headers: Headers, name: bytes) -> bytes | None:

@@ -77,6 +77,8 @@ _ARRAYS = {list, tuple}
 _SINGLE = {str, int, bool, NoneType}
 """Types without members, except float: NaN and infinities are floats, and not JSON."""
 _NUMBERS = {int, float}
+_LARGEST = 1.7976931348623157e308
+"""The largest float."""
 _BEGINNINGS = (b"[", b"{", b",")
 _DEEPER = {ord("["): 1, ord("]"): -1}
 _ONE_KIND = bytes.maketrans(b"{}", b"[]")
@@ -85,6 +87,12 @@ _NO_BEGINNINGS = bytes(set(range(256)) - set(b"[{,"))
 _NO_BEGINNINGS_NOR_QUOTES = bytes(set(range(256)) - set(b'[{,"'))
 _WINDOW = 64 * 1024
 _SURROGATE_ESCAPE = re.compile(r"\\u[dD][89a-fA-F]")
+_HIGH, _LOW = r"\\u[dD][89abAB][0-9a-fA-F]{2}", r"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+_ESCAPES = re.compile(rf"{_HIGH}{_LOW}|({_HIGH}|{_LOW})|\\.", re.DOTALL)
+"""An escape in a string. The group is half a surrogate pair."""
+
+BOM = b"\xef\xbb\xbf"
+"""A byte order mark in UTF-8, which some programs write before a document."""
 
 
 def decode(data: bytes, max_depth: int, max_values: int = UNBOUNDED) -> Any:
@@ -116,12 +124,67 @@ def decode_stdlib(data: bytes, max_depth: int, max_values: int = UNBOUNDED) -> A
     try:
         value = _PLAIN.decode(text)
     except json.JSONDecodeError as error:
-        raise _refused(f"{error.msg} at character {error.pos}", "malformed_json") from None
+        raise _malformed(error) from None
     except RecursionError:  # the caller has used most of the stack
         raise _refused("nested too deep for the rest of the stack", "too_deep") from None
     if _SURROGATE_ESCAPE.search(text) is not None:
         _refuse_lone_surrogates(value)
     return value
+
+
+def decode_tolerant(
+    data: bytes, max_depth: int, max_values: int
+) -> tuple[Any, tuple[RemoteProtocolError, ...]]:
+    """Decode a document that :func:`decode` refuses, as far as it can be read in one way only.
+
+    A byte order mark at the beginning is skipped. Bytes that are not UTF-8, and halves of surrogate
+    pairs, become U+FFFD. NaN and the infinities are read as floats, and control characters in
+    strings as they are. All other rules hold, on what was read.
+
+    Returns:
+        The value and an error for each broken rule, with its place in the document.
+
+    Raises:
+        RemoteProtocolError: as :func:`decode` does. A parser of JSON that is not strict would read
+            it in another way than the next one, or not at all.
+    """
+    check_bounds(data, max_depth, max_values)
+    faults: list[RemoteProtocolError] = []
+    if data.startswith(BOM):
+        data = data[len(BOM) :]
+        faults.append(_refused("a byte order mark (U+FEFF) before it", "byte_order_mark"))
+    try:
+        text = data.decode()
+    except UnicodeDecodeError as error:
+        faults.append(_refused(f"invalid UTF-8 at byte {error.start}", "invalid_utf8"))
+        text = data.decode("utf-8", "replace")
+    if (lone := _first_lone_surrogate(text)) is not None:
+        what = f"an escape of a lone surrogate at character {lone}"
+        faults.append(_refused(what, "lone_surrogate"))
+        text = _ESCAPES.sub(_without_lone_surrogate, text)
+    constants: list[str] = []
+
+    def constant(literal: str) -> float:
+        constants.append(literal)
+        return float(literal)
+
+    decoder = json.JSONDecoder(strict=False, parse_constant=constant, **_RULES)
+    try:
+        value = decoder.decode(text)
+    except json.JSONDecodeError as error:
+        raise _malformed(error) from None
+    if constants:
+        try:
+            encode_stdlib(value)
+        except LocalProtocolError as error:
+            what = f"{constants[0]} is not JSON ({error.message.partition(': ')[2]})"
+            faults.append(_refused(what, "not_finite"))
+    elif not faults:
+        try:
+            _PLAIN.decode(text)
+        except json.JSONDecodeError as error:
+            faults.append(_malformed(error))
+    return value, tuple(faults)
 
 
 def check_bounds(data: bytes, max_depth: int, max_values: int) -> None:
@@ -162,7 +225,11 @@ def encode(value: Any) -> bytes:
                 return data
         except Exception:  # from msgspec, or from a class that it inspects
             pass  # encode_stdlib() raises the error, if the value is wrong
-    return encode_stdlib(value)
+    try:
+        return encode_stdlib(value)
+    except LocalProtocolError as error:
+        # Without the frames of the recursion, which say nothing to the caller.
+        raise error.with_traceback(None) from None
 
 
 def _is_strict(value: Any) -> bool:
@@ -227,6 +294,11 @@ def as_object(value: Any) -> dict[str, Any] | None:
 def is_object(value: Any) -> TypeGuard[dict[str, Any]]:
     """Return True if a decoded value is an object."""
     return isinstance(value, dict)
+
+
+def is_finite(value: Any) -> TypeGuard[float]:
+    """Return True if a decoded value is a number that a float can hold; no other one is finite."""
+    return type(value) in _NUMBERS and -_LARGEST <= value <= _LARGEST
 
 
 def is_array(value: Any) -> TypeGuard[list[Any]]:
@@ -449,7 +521,8 @@ def _check_single(value: Any, place: str) -> None:
             case float() | None:
                 pass
             case _:
-                raise _not_encodable(place, f"is of type {type(value).__name__}")
+                hint = "; write it as text with isoformat()" if hasattr(value, "isoformat") else ""
+                raise _not_encodable(place, f"is of type {type(value).__name__}{hint}")
     except ValueError as error:  # a lone surrogate, or thousands of digits
         raise _not_encodable(place, str(error)) from None
 
@@ -458,16 +531,32 @@ def _not_encodable(place: str, what: str) -> LocalProtocolError:
     return LocalProtocolError(f"Not a JSON value: {place} {what}")
 
 
+def _malformed(error: json.JSONDecodeError) -> RemoteProtocolError:
+    return _refused(f"{error.msg} at character {error.pos}", "malformed_json")
+
+
+def _first_lone_surrogate(text: str) -> int | None:
+    """Return the place of the first escape of half a surrogate pair; None if there is none."""
+    if _SURROGATE_ESCAPE.search(text) is None:
+        return None
+    places = (found.start() for found in _ESCAPES.finditer(text) if found[1] is not None)
+    return next(places, None)
+
+
+def _without_lone_surrogate(escape: re.Match[str]) -> str:
+    return escape[0] if escape[1] is None else "\\ufffd"
+
+
 def _refused(what: str, reason: str) -> RemoteProtocolError:
     return RemoteProtocolError(f"Not valid JSON: {what}", reason=reason, jsonrpc_code=-32700)
 
 
-_PLAIN = json.JSONDecoder(
-    object_pairs_hook=_unique_names,
-    parse_int=_integer,
-    parse_float=_float,
-    parse_constant=_no_constant,
-)
+_RULES: Any = {
+    "object_pairs_hook": _unique_names,
+    "parse_int": _integer,
+    "parse_float": _float,
+}
+_PLAIN = json.JSONDecoder(parse_constant=_no_constant, **_RULES)
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _SORTED = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)
 

@@ -12,7 +12,7 @@ Source: every revision, basic: Messages; JSON-RPC 2.0; 2025-03-26 basic: Batchin
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, TypeAlias, TypeGuard
 
 import attrs
@@ -42,10 +42,18 @@ class Batch:
 
 
 Decoded: TypeAlias = Message | Batch
+Mend: TypeAlias = Callable[[Any, RemoteProtocolError], Message]
+"""Returns the message that a value means that is not exactly one; else it raises the error."""
 
 
-def decode(data: bytes, limits: Limits) -> Decoded:
+def decode(data: bytes, limits: Limits, mend: Mend | None = None) -> Decoded:
     """Decode one JSON document to a message, or to a batch, which can be empty.
+
+    Args:
+        data: the document.
+        limits: its bounds.
+        mend: is called for each value that is not a message; if it is given, a byte order mark
+            before the document is skipped, too. None refuses both.
 
     Raises:
         RemoteProtocolError: with ``jsonrpc_code`` -32700 if the document is not valid JSON (reasons
@@ -55,16 +63,34 @@ def decode(data: bytes, limits: Limits) -> Decoded:
             :attr:`~sansmcp.limits.Limits.max_batch_messages`.
         LocalProtocolError: ``data`` is not bytes.
     """
-    value = json.decode(data, limits.max_json_depth, limits.max_values)
-    if not json.is_array(value):
+    try:
+        value = json.decode(data, limits.max_json_depth, limits.max_values)
+    except RemoteProtocolError:
+        if mend is None or not data.startswith(json.BOM):
+            raise
+        bare = data.removeprefix(json.BOM)
+        value = json.decode(bare, limits.max_json_depth, limits.max_values)
+    if json.is_array(value):
+        return decoded_from(value, limits, mend)
+    try:
         return message_from(value)
+    except RemoteProtocolError as error:
+        if mend is None:
+            raise
+        return mend(value, error)
+
+
+def decoded_from(value: Any, limits: Limits, mend: Mend | None = None) -> Decoded:
+    """Convert a decoded JSON value to a message, or to a batch. Raises as :func:`decode` does."""
+    if not json.is_array(value):
+        return _mended_from(value, mend)
     if len(value) > limits.max_batch_messages:
         raise RemoteProtocolError(
             f"A batch of {len(value)} messages; at most {limits.max_batch_messages} are accepted",
             reason="batch_too_large",
             data={"limit": limits.max_batch_messages},
         )
-    return Batch(tuple(_message_or_error(item) for item in value))
+    return Batch(tuple(_message_or_error(item, mend) for item in value))
 
 
 def message_from(value: Any) -> Message:
@@ -211,9 +237,18 @@ def _response_id(members: dict[str, Any]) -> RequestId:
     return id
 
 
-def _message_or_error(value: Any) -> Message | RemoteProtocolError:
+def _mended_from(value: Any, mend: Mend | None) -> Message:
     try:
         return message_from(value)
+    except RemoteProtocolError as error:
+        if mend is None:
+            raise
+        return mend(value, error)
+
+
+def _message_or_error(value: Any, mend: Mend | None) -> Message | RemoteProtocolError:
+    try:
+        return _mended_from(value, mend)
     except RemoteProtocolError as error:
         return error
 

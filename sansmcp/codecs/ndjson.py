@@ -15,6 +15,9 @@ from ..errors import LocalProtocolError, RemoteProtocolError
 from ..types import Idle
 from .delimited_buffer import LF_BYTE, DelimitedBuffer, not_bytes
 
+_GLIMPSE = 1024
+"""The bytes of a line that is too long which are kept: most messages begin with their id."""
+
 
 class NdjsonDecoder:
     """Splits bytes into lines.
@@ -26,6 +29,9 @@ class NdjsonDecoder:
         """``limit``: the most bytes of a line. Raises LocalProtocolError if not above zero."""
         self._lines = DelimitedBuffer(limit)
         self._ready: deque[bytes] = deque()
+        self.skipped = b""
+        """The first kilobyte of the line that was skipped last."""
+        self._shown = min(limit, _GLIMPSE)  # so that chunking does not matter
         self._skipping = False
         self._eof = False
 
@@ -73,6 +79,7 @@ class NdjsonDecoder:
             run = lines.next_complete(b"\n") or lines.next_delimited(b"\n")
         except RemoteProtocolError:
             self._skipping = True
+            self.skipped = bytes(lines.waiting[: self._shown])
             raise
         if self._eof and not run:
             run = lines.take(len(lines.waiting))

@@ -64,6 +64,9 @@ _WINDOW_BYTES = 16 * 1024
 made of them can take many times as much memory.
 """
 
+_SHOWN = 200
+"""The most characters of :attr:`SseDecoder.unfinished`."""
+
 _LONE_CR = re.compile(rb"\r[^\n]")
 """Finds a CR without LF in a chunk that does not end with CR."""
 
@@ -136,6 +139,8 @@ class SseDecoder:
 
     last_event_id: str
     """The id to send as ``Last-Event-ID`` on reconnection; empty if there is none."""
+    has_comments: bool
+    """True if a comment was parsed."""
 
     def __init__(self, limit: int, *, last_event_id: str = "") -> None:
         """Begin at the start of a body.
@@ -149,6 +154,7 @@ class SseDecoder:
         """
         check_limit(limit)
         self.last_event_id = last_event_id
+        self.has_comments = False
         self._limit = limit
         self._last_id = last_event_id  # of the last parsed block, taken or not
         self._chunks: deque[bytes] = deque()  # not yet parsed
@@ -181,6 +187,13 @@ class SseDecoder:
             self._read(self._chunks.popleft(), self._ready)
         found = _RETRY.findall(self._tail)
         return _milliseconds(found[-1].decode()) if found else self._last_retry
+
+    @property
+    def unfinished(self) -> str:
+        """The beginning of the block that has not ended; "" if there is none."""
+        data = "\n".join(each[:_SHOWN] for each in self._data[:_SHOWN])
+        rest = self._tail or self._start or bytes(self._line[:_SHOWN])
+        return (data + rest[:_SHOWN].decode("utf-8", "replace"))[:_SHOWN]
 
     def receive_data(self, data: bytes) -> None:
         """Add a chunk of the body: bytes, or another object with a buffer.
@@ -465,6 +478,7 @@ class SseDecoder:
             line += end
         self._check_size(len(line))
         if self._is_comment(line):
+            self.has_comments = True
             return
         self._block_size += len(line) + 1
         if line.startswith(b"data:"):
@@ -495,6 +509,8 @@ class SseDecoder:
                 self._id = value
             case "retry" if value.isascii() and value.isdigit():
                 self._last_retry = self._retry = _milliseconds(value)
+            case "" if line:
+                self.has_comments = True
             case _:
                 pass
 

@@ -23,6 +23,7 @@ from ..base_client import (
 )
 from ..client.client import Client
 from ..client.task import TASK_METHOD
+from ..codecs.jsonrpc import INTERNAL_ERROR
 from ..effects import (
     AbortExchange,
     AuthEffect,
@@ -36,7 +37,7 @@ from ..effects import (
     TransportEffect,
     UnlockCredentials,
 )
-from ..errors import Disconnected, JsonRpcError, LocalProtocolError
+from ..errors import Disconnected, JsonRpcError, LocalProtocolError, check_settings
 from ..events import (
     AuthorizationNeeded,
     CallCompleted,
@@ -45,13 +46,15 @@ from ..events import (
     Closed,
     Connected,
     ProgressReceived,
+    Reconnecting,
     ServerRequestCancelled,
     ServerRequestReceived,
 )
 from ..http import ConnectionLost
 from ..messages import Params, RequestId
 from ..process import ProcessPart
-from ..types import assert_never
+from ..states import ClientState
+from ..types import assert_never, elide
 from .machine import MachineDriver
 
 RequestHandler: TypeAlias = Callable[[ServerRequest], Mapping[str, Any]]
@@ -98,13 +101,20 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         Args:
             core: the machine.
             request_handlers: by method, functions that return the result of a server request; None
-                for none.
+                for none. The client declares the capabilities for them.
             opening: is set when the opening has ended, with an exception if it failed.
             closing: is set when the client is closed.
+
+        Raises:
+            LocalProtocolError: a request handler is not a function, or servers send no request of
+                its method.
         """
         MachineDriver.__init__(self, core)
         self.core = core
         self._request_handlers = request_handlers or {}
+        if self._request_handlers:
+            core.handle_requests(self._request_handlers)
+            _check_functions(self._request_handlers)
         self._opening = opening
         self._closing = closing
         self._pending_calls: dict[int, _PendingCall] = {}
@@ -123,6 +133,12 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         """The URL of the login that began last: a late result of another one is ignored."""
         self._failure: Disconnected | None = None
         """The error that a bug ended the client with; None before."""
+
+    def __repr__(self) -> str:
+        name = ""
+        if self.core.state is ClientState.READY:
+            name = f" {elide(self.connected.server_info.get('name'), 40)}"
+        return f"<{type(self).__name__} {self.core.shown}{name}>"
 
     @property
     def is_paused(self) -> bool:
@@ -269,14 +285,18 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         detach: bool = False,
     ) -> int:
         self._check_failure()
-        handle = self.core.call(
-            method,
-            params,
-            detach=detach,
-            wants_progress=on_progress is not None,
-            now=self.now(),
-            **settings,
-        )
+        try:
+            handle = self.core.call(
+                method,
+                params,
+                detach=detach,
+                wants_progress=on_progress is not None,
+                now=self.now(),
+                **settings,
+            )
+        except TypeError:
+            _check_call_settings(method, settings)
+            raise
         return self._begun(handle, _PendingCall(pending, on_progress, method, params or {}))
 
     def _check_failure(self) -> None:
@@ -308,7 +328,7 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
 
     def _perform(self, effect: ClientEffect) -> None:
         if isinstance(effect, AuthEffect):
-            self._perform_auth(effect)
+            self.perform_auth(effect)
             return
         try:
             self.perform_effect(effect)
@@ -319,16 +339,38 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
                 case _:
                     self._break_off(error)
 
-    def _perform_auth(self, effect: AuthEffect) -> None:
-        """Perform an effect of the authorization, and report its result."""
-        try:
-            result = self._auth_result(effect)
-        except Exception as error:  # raised by a storage or signer of the application
-            reason = str(error) or type(error).__name__
+    def perform_auth(self, effect: AuthEffect) -> None:
+        """Perform an effect of the authorization, and pass its result to :meth:`auth_ended`.
+
+        A driver of an event loop overrides this, for storages that may block.
+        """
+        self.auth_ended(effect, self.auth_result(effect))
+
+    def auth_ended(self, effect: AuthEffect, result: Any) -> None:
+        """Continue after an effect of the authorization.
+
+        Call :meth:`run_pending` afterwards.
+
+        Args:
+            effect: the effect.
+            result: what :meth:`auth_result` returned for it.
+        """
+        if isinstance(result, Exception):
+            reason = str(result) or type(result).__name__
             self.core.auth_failed(effect, reason, now=self.now())
-        else:
-            if not isinstance(effect, UnlockCredentials):
-                self.core.auth_completed(effect, result, now=self.now())
+        elif not isinstance(effect, UnlockCredentials):
+            self.core.auth_completed(effect, result, now=self.now())
+
+    def auth_result(self, effect: AuthEffect) -> Any:
+        """Perform an effect of the authorization, in any thread.
+
+        Returns:
+            The result, or the exception that a storage or signer of the application raised.
+        """
+        try:
+            return self._auth_result(effect)
+        except Exception as error:
+            return error
 
     def _auth_result(self, effect: AuthEffect) -> Any:
         authorization = self.core.authorization
@@ -446,8 +488,17 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
                 self._unhandled_requests.pop(request_id, None)
                 self._open_requests.pop(request_id, None)
             case _:
+                if isinstance(event, Reconnecting) and self._is_first_failure(event):
+                    self.on_first_failure(event)
                 if not self._deliver_to_call(event):
                     self.on_other_event(event)
+
+    def _is_first_failure(self, event: Reconnecting) -> bool:
+        is_opening = event.call is None and not hasattr(self, "connected")
+        return is_opening and event.attempt == 1
+
+    def on_first_failure(self, event: Reconnecting) -> None:
+        """Log that the server cannot be reached, and that the opening is repeated."""
 
     def on_other_event(self, event: ClientEvent) -> None:
         """Keep an event that belongs to no call, if the application takes events."""
@@ -526,9 +577,14 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         this to await an awaitable. Call :meth:`run_pending` afterwards.
 
         Raises:
-            LocalProtocolError: ``result`` is not JSON.
+            LocalProtocolError: ``result`` is not a JSON object.
         """
         if self._awaits_response(request):
+            if not isinstance(result, Mapping):
+                name = f"request_handlers[{request.method!r}]"
+                raise LocalProtocolError(
+                    f"{name} must return a JSON object (dict), got {elide(result)}"
+                )
             self.core.respond(request.id, result, now=self.now())
             del self._open_requests[request.id]
 
@@ -544,15 +600,16 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         """
         if not isinstance(error, JsonRpcError):
             self.on_handler_error(request, error)
+            error = _failed(request)
         # The data of a JsonRpcError may not be JSON: then the server gets "Internal error".
-        self._respond_first_error(request, error, RuntimeError())
+        self._respond_first_error(request, error, _failed(request))
 
     def respond_internal_error(self, request: ServerRequest) -> None:
         """Respond "Internal error" to a server request whose handler was stopped.
 
         Sends nothing if the server has cancelled the request. Call :meth:`run_pending` afterwards.
         """
-        self._respond_first_error(request, RuntimeError())
+        self._respond_first_error(request, _failed(request))
 
     def _respond_first_error(self, request: ServerRequest, *errors: Exception) -> None:
         """Respond with the first of these errors that can be sent."""
@@ -564,3 +621,31 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
             else:
                 del self._open_requests[request.id]
                 return
+
+
+def _failed(request: ServerRequest) -> JsonRpcError:
+    """Return the error for a handler that failed: its method, but no text that may be secret."""
+    text = f"Internal error: the client's handler of {request.method} failed"
+    return JsonRpcError(INTERNAL_ERROR, text)
+
+
+def _check_functions(request_handlers: Mapping[str, object]) -> None:
+    for method, function in request_handlers.items():
+        if not callable(function):
+            raise LocalProtocolError(
+                f"request_handlers[{method!r}] must be a function, got {elide(function)}"
+            )
+
+
+def _check_call_settings(method: str, settings: CallSettings) -> None:
+    """Raise TypeError for an argument of a call that is none, and say what is meant instead."""
+    known = CallSettings.__optional_keys__
+    name = "call_tool" if method == TASK_METHOD else "call"
+    try:
+        check_settings(settings, name, known, "a call")
+    except TypeError as error:
+        if method != TASK_METHOD:
+            raise
+        given = {key: value for key, value in settings.items() if key not in known}
+        text = f"{error}. Arguments of the tool are one dict: call_tool(name, {elide(given)})"
+        raise TypeError(text) from None

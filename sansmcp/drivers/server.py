@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any, TypeGuard, cast
 
 from ..app import Handler, is_async
-from ..authentication import Authenticator, ConnectionInfo
+from ..authentication import Authenticator, ConnectionInfo, KnowingAuthenticator
 from ..base_call import BaseCall
 from ..base_client import PendingResult
 from ..effects import (
@@ -34,12 +34,23 @@ from ..server.server import Server
 from ..server.store_completions import call_store
 from ..server_call import ServerCall
 from ..store import AsyncStore, Store, StreamKey, WatchableStore
+from ..types import elide
 from .machine import MachineDriver
 from .store_checks import is_async_store
 from .store_queue import StoreQueue
 
 _STORE_TASKS = 64
 """How many effects an asynchronous store performs at a time; further ones wait."""
+
+
+def exited(error: SystemExit) -> RuntimeError:
+    """Return the exception for a handler that wants to end the program: only its call ends.
+
+    In a task SystemExit would end the event loop, and with it the calls of all other clients.
+    """
+    failure = RuntimeError(f"The handler has raised {error!r}; a server is stopped by its driver")
+    failure.__cause__ = error
+    return failure
 
 
 class ServerDriver(MachineDriver):
@@ -75,6 +86,9 @@ class ServerDriver(MachineDriver):
         if core.authentication is not (authenticate is not None):
             raise LocalProtocolError("authenticate and authentication=True belong together")
         self._authenticate = authenticate
+        self._find_known = (
+            authenticate.find_known if isinstance(authenticate, KnowingAuthenticator) else None
+        )
         super().__init__(core)
         self.core = core
         self._store = store
@@ -90,6 +104,11 @@ class ServerDriver(MachineDriver):
         """The waiting handlers, by call and server request id; each result is set to the
         ClientResponseReceived.
         """
+
+    def __repr__(self) -> str:
+        url = getattr(self, "url", "")  # of drivers that listen
+        name = elide(self.core.app.name, 40)
+        return f"<{' '.join(filter(None, (type(self).__name__, url, name)))}>"
 
     def publish(self, method: str, params: Params | None = None) -> None:
         """Notify all clients of a change; see :meth:`sansmcp.Server.publish`."""
@@ -127,6 +146,8 @@ class ServerDriver(MachineDriver):
             self.respond_result(call, await result)
         except Exception as error:
             self.respond_exception(call, error)
+        except SystemExit as error:
+            self.respond_exception(call, exited(error))
         except BaseException:  # cancelled, perhaps not by the client, which then waits
             self._respond_first_error(call, RuntimeError())
             raise
@@ -362,11 +383,21 @@ class ServerDriver(MachineDriver):
                 self.respond_result(call, result)
         except Exception as error:
             self.respond_exception(call, error)
+        except SystemExit as error:
+            self.respond_exception(call, exited(error))
 
     def _start_authentication(self, effect: Authenticate) -> None:
         authenticate = self._authenticate
         assert authenticate is not None, "this effect needs authentication=True"
         connection: ConnectionInfo = effect.exchange.driver.connection
+        if self._find_known is not None:
+            try:
+                known, error = self._find_known(effect.head, connection), None
+            except Exception as problem:
+                known, error = None, problem
+            if known is not None or error is not None:
+                self._finish_authentication(effect, known, error)
+                return
         if is_async(authenticate):
             self.spawn(self._authenticate_async, effect, authenticate, connection)
         else:

@@ -55,6 +55,15 @@ class _HasSecret(Protocol):
     secret: bytes
 
 
+class _HasStateKeys(Protocol):
+    def state_keys(self) -> tuple[bytes, ...]: ...
+
+
 def has_secret(store: object) -> TypeGuard[_HasSecret]:
     """True if a store has a ``secret``, the default key of the StateSigner."""
     return isinstance(getattr(store, "secret", None), bytes)
+
+
+def has_state_keys(store: object) -> TypeGuard[_HasStateKeys]:
+    """True if the keys of the StateSigner of a store can change while it is used."""
+    return callable(getattr(store, "state_keys", None))

@@ -11,11 +11,16 @@ from ..codecs.http11_framing import encode_head
 from ..effects import OpenExchange
 from ..errors import LocalProtocolError, RemoteProtocolError
 from ..h11_parser import HTTP11
-from ..http import BodyEnd, ConnectionLost, ResponseHead, Url
+from ..http import BodyEnd, ConnectionLost, ResponseHead, Unsent, Url
 from .message_parser import ResponseParser
+from .proxy import PROXY_AUTHENTICATION_REQUIRED, Proxy
 
-_REFUSALS = (401, 403)
-"""The statuses that may start an authorization, whose requests depend on the peer's address."""
+_REFUSALS = (401, 403, PROXY_AUTHENTICATION_REQUIRED)
+"""The statuses that may start an authorization, whose requests depend on the peer's address; and
+that of a proxy which wants a password."""
+
+_TLS_ALERT = 0x15
+"""The first byte of a TLS server that was sent something else. Source: RFC 8446, 5.1."""
 
 
 class ClientConnection:
@@ -28,7 +33,12 @@ class ClientConnection:
     Not thread-safe.
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, proxy: Proxy | None = None) -> None:
+        self.proxy = proxy
+        """The proxy to connect to instead of the server; None for a direct connection.
+
+        If the URL is https, perform a :class:`~sansmcp.http11.proxy.Tunnel` first.
+        """
         self.driver: Any = None
         """The stream that sends the bytes, set by the driver; ConnectionPool needs a ByteStream."""
         self.peer = ""
@@ -38,6 +48,9 @@ class ClientConnection:
         self._reader = ResponseParser(http11.read_response_head, client.limits.max_head_bytes)
         self._exchange: int | None = None
         self._is_lost = False
+        self._is_tunnelled = False
+        self._may_be_tls = True
+        """True until bytes have come, if the URL is of http and no proxy is used."""
 
     @property
     def is_done(self) -> bool:
@@ -68,10 +81,16 @@ class ClientConnection:
             )
         self._exchange = effect.exchange
         head = effect.head
-        headers = ((b"host", Url.parse(effect.url).authority.encode()), *head.headers)
+        url, target = Url.parse(effect.url), head.target
+        headers = ((b"host", url.authority.encode()), *head.headers)
+        self._is_tunnelled = url.scheme == "https"
+        self._may_be_tls &= self.proxy is None and not self._is_tunnelled
+        if self.proxy is not None and not self._is_tunnelled:
+            target = b"http://%b%b" % (url.authority.encode(), target)
+            headers = (*headers, *self.proxy.headers)
         if effect.body or head.method == b"POST":
             headers = (*headers, (b"content-length", b"%d" % len(effect.body)))
-        return encode_head(b"%b %b HTTP/1.1" % (head.method, head.target), headers) + effect.body
+        return encode_head(b"%b %b HTTP/1.1" % (head.method, target), headers) + effect.body
 
     def receive_data(self, data: bytes, *, now: float) -> None:
         """Feed bytes from the server. Pull the client's effects afterwards.
@@ -79,7 +98,12 @@ class ClientConnection:
         Bytes that are not HTTP/1.1 end the exchange as ``connection_lost()`` does. Bytes that
         arrive without an exchange are ignored.
         """
-        if self._exchange is not None:
+        if self._exchange is not None and data:
+            if self._may_be_tls and data[0] == _TLS_ALERT:
+                text = "the server speaks TLS; write https:// instead of http://"
+                self.connection_lost(text, unsent=Unsent.PERMANENT, now=now)
+                return
+            self._may_be_tls = False
             self._reader.receive(data)
             self._read(now)
 
@@ -92,9 +116,12 @@ class ClientConnection:
         if self._exchange is not None:
             self._reader.receive(b"")
             self._read(now)
-        self.connection_lost("closed before the response was complete", now=now)
+        reason = "closed before the response was complete"
+        if self._may_be_tls:  # as TLS servers do, such as those of asyncio
+            reason += "; if the server speaks TLS, write https:// instead of http://"
+        self.connection_lost(reason, now=now)
 
-    def connection_lost(self, reason: str, *, now: float) -> None:
+    def connection_lost(self, reason: str, *, now: float, unsent: Unsent | None = None) -> None:
         """Report that the connection broke or could not be opened. Repeated calls are safe.
 
         Pull the client's effects afterwards.
@@ -102,11 +129,12 @@ class ClientConnection:
         Args:
             reason: text for logs and errors.
             now: the current time in seconds, on the machine's clock.
+            unsent: why no byte of the request was sent; None if some may have left.
         """
         self._is_lost = True
         if self._exchange is not None:
             exchange, self._exchange = self._exchange, None
-            self._client.receive_part(exchange, ConnectionLost(reason), now=now)
+            self._client.receive_part(exchange, ConnectionLost(reason, unsent), now=now)
 
     def _read(self, now: float) -> None:
         try:
@@ -115,7 +143,13 @@ class ClientConnection:
                 if isinstance(part, BodyEnd):
                     self._exchange = None
                 elif isinstance(part, ResponseHead) and part.status in _REFUSALS:
-                    part = attrs.evolve(part, peer=self.peer)
+                    if part.status == PROXY_AUTHENTICATION_REQUIRED:
+                        if self.proxy is not None and not self._is_tunnelled:
+                            refused = str(self.proxy.refusal(part, "the server"))
+                            self.connection_lost(refused, unsent=Unsent.PERMANENT, now=now)
+                            return
+                    elif self.proxy is None:
+                        part = attrs.evolve(part, peer=self.peer)
                 self._client.receive_part(exchange, part, now=now)
         except RemoteProtocolError as error:
             self.connection_lost(f"the response is not HTTP/1.1: {error.message}", now=now)

@@ -16,6 +16,7 @@ from ..codecs.headers import get_all, options
 from ..errors import RemoteProtocolError
 from ..http import BodyData, BodyEnd, RequestHead, ResponseHead
 from ..http11_parser import HeadParser, malformed
+from .known_head import KnownHead
 
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
 _END_OF_LINE = re.compile(rb"\n")
@@ -23,10 +24,15 @@ _END_OF_LINE = re.compile(rb"\n")
 _EMPTY_LINES = re.compile(rb"(?:\r\n)*")
 _INTERIM = re.compile(rb"HTTP/1\.1 1(?!01)[0-9][0-9][ \r\n]")
 """Any interim response but 101 (Switching Protocols), which we never request."""
+_TLS_HANDSHAKE = 0x16
+"""The first byte of a TLS connection. Source: RFC 8446, 5.1."""
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]*)?\r\n")
 _TRAILER = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~\x80-\xff]*\r\n")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 """At most 18 digits, which no real body exceeds; int() raises ValueError for thousands of them."""
+
+_MOST_MISSES = 8
+"""After so many heads in a row that differ, e.g. by a trace, a connection keeps none any more."""
 
 _Head = TypeVar("_Head", bound=RequestHead | ResponseHead)
 
@@ -122,6 +128,12 @@ class RequestParser(_Parser[RequestHead]):
 
     is_http_1_1 = True
     """True if the last request was of HTTP/1.1, False for 1.0."""
+    is_repeated = False
+    """True if the last head was the one before with another length or name, or with the same."""
+    _known: KnownHead | None = None
+    """The last head that was parsed."""
+    _misses = 0
+    """Heads in a row that were not repeated."""
 
     @property
     def waiting(self) -> int:
@@ -142,15 +154,28 @@ class RequestParser(_Parser[RequestHead]):
     def _next_head(self) -> RequestHead | None:
         if not self.has_request():
             return None
+        if self._buffer.waiting[0] == _TLS_HANDSHAKE:  # it may never bring the end of a head
+            raise malformed("TLS, at a server without TLS; write http:// instead of https://")
         data = self._buffer.take_head()
         if not data:
             return None
-        head, self.is_http_1_1 = self._read_head(data)
+        head = self._repeated(data) or self._parsed(data)
         lengths = head.values(b"content-length")
         if codings := head.values(b"transfer-encoding"):
             self._body = _read_coded(self._buffer, codings, lengths)
         else:
             self._body = _read_length(self._buffer, _length(lengths[0]) if lengths else 0)
+        return head
+
+    def _repeated(self, data: bytes) -> RequestHead | None:
+        head = None if self._known is None else self._known.read(data)
+        self.is_repeated = head is not None
+        self._misses = 0 if self.is_repeated else self._misses + 1
+        return head
+
+    def _parsed(self, data: bytes) -> RequestHead:
+        head, self.is_http_1_1 = self._read_head(data)
+        self._known = KnownHead.of(data, head) if self._misses < _MOST_MISSES else None
         return head
 
 

@@ -7,7 +7,9 @@ from typing import Protocol
 
 from ..client.client import Client
 from ..effects import OpenExchange
+from ..http import Url
 from .client_connection import ClientConnection
+from .proxy import Proxies
 
 
 class ByteStream(Protocol):
@@ -40,8 +42,10 @@ class ConnectionPool:
     Not thread-safe.
     """
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: Client, proxies: Proxies | None = None) -> None:
+        """``proxies``: those of the client; None if all its connections are direct."""
         self._client = client
+        self._proxies = proxies
         self._limits = client.limits
         self._idle: deque[tuple[ClientConnection, float]] = deque()
         self.in_use: dict[int, ClientConnection] = {}
@@ -58,12 +62,12 @@ class ConnectionPool:
 
         Returns:
             The connection, and the bytes to send on it. A connection whose ``driver`` is None is
-            new: open a stream and assign it to ``driver`` first.
+            new: open a stream, to its ``proxy`` if it has one, and assign it to ``driver`` first.
 
         Call ``release(effect.exchange)`` when the exchange has ended, however it ended.
         """
         is_shared = effect.address_policy is None
-        connection = (self._take(now) if is_shared else None) or ClientConnection(self._client)
+        connection = (self._take(now) if is_shared else None) or self._connection_for(effect)
         if not is_shared:
             self._unshared.add(effect.exchange)
         self.in_use[effect.exchange] = connection
@@ -72,6 +76,11 @@ class ConnectionPool:
         except BaseException:
             self.release(effect.exchange, now=now)
             raise
+
+    def _connection_for(self, effect: OpenExchange) -> ClientConnection:
+        if self._proxies is None:
+            return ClientConnection(self._client)
+        return ClientConnection(self._client, self._proxies.proxy_for(Url.parse(effect.url)))
 
     def release(self, exchange: int, *, now: float) -> None:
         """Keep the connection of an exchange for reuse, or close it if it cannot be reused.

@@ -33,6 +33,16 @@ _LINGER = 2.0
 _PIPELINED_BYTES = 64 * 1024
 """Bytes of the next requests that may wait, before reading pauses, while one is handled."""
 
+_RESPONSES_IN_A_TURN = 16
+"""Pipelined requests that are handled one after the other before other connections have their turn.
+A single read can bring ten thousand requests, which would hold up an event loop for seconds.
+"""
+
+_REFUSALS_IN_A_ROW = 100
+"""Responses with an error status, one after the other, after which the connection is closed. A
+client that has reasons for them opens another one, and a flood of requests ends here.
+"""
+
 _CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 _READING = (ConnectionState.HEAD, ConnectionState.BODY)
@@ -44,8 +54,10 @@ class ServerConnection:
 
     Feed ``receive_data``, ``receive_eof`` and ``connection_lost``, then pull ``next_effect`` until
     ``Idle`` and perform each effect before the next. On ``Idle.NEED_DATA`` read. On ``Idle.PAUSED``
-    do not read until the server names ``exchange`` in a Wake effect; ``exchange.driver`` is the
-    ``driver`` given here. Always pull after you feed: there is no Wake effect for that.
+    do not read until the server names ``exchange`` in a Wake effect, or ``next_deadline()`` has
+    come; ``exchange.driver`` is the ``driver`` given here. That deadline can be the present: let
+    other connections have their turn, then call ``handle_timeout()``. Always pull after you feed:
+    there is no Wake effect for that.
 
     Not thread-safe.
 
@@ -84,6 +96,14 @@ class ServerConnection:
         self._closing = False
         self._is_refused = False
         self._must_send_continue = False
+        self._responses = 0
+        """Responses since the driver last fed the machine."""
+        self._is_resting = False
+        """True while a request that has arrived waits for the next turn."""
+        self._refusals = 0
+        """Error responses since the last other one."""
+        self._is_checked = False
+        """True if the head of the last request has passed the checks of heads."""
         self.principal = ""
         self.exchange = server.open_exchange(driver)
 
@@ -99,9 +119,7 @@ class ServerConnection:
         if self._is_refused or self._state in _OVER:
             return
         self._reader.receive(data)
-        if self._state is ConnectionState.IDLE and self._reader.has_request():
-            self._advance(ConnectionEvent.BYTES)
-        self._read()
+        self._begin_turn()
 
     def receive_eof(self, *, now: float) -> None:
         """Report that the peer closed its side, which ends the connection.
@@ -116,6 +134,7 @@ class ServerConnection:
         Pull ``next_effect()`` afterwards: the next effect is CloseConnection.
         """
         self._server.now = now
+        self._is_resting = False
         if self._state is not ConnectionState.CLOSED:
             self._server.receive_part(self.exchange, ConnectionLost(), now=now)
             self._advance(ConnectionEvent.CLOSE)
@@ -145,12 +164,16 @@ class ServerConnection:
         if self._must_send_continue and not exchange.is_done:
             self._must_send_continue = False
             return SendBytes(_CONTINUE)
+        if self._is_resting:
+            return Idle.PAUSED
         # A peer may send its next requests before the response (pipelining): bound what waits.
         is_ahead = self._state not in _READING and self._reader.waiting > _PIPELINED_BYTES
         return Idle.PAUSED if is_ahead else idle
 
     def next_deadline(self) -> float | None:
         """Return when to call ``handle_timeout()``, or None for never."""
+        if self._is_resting:
+            return self._since
         timeout = self._timeouts.get(self._state)
         return None if timeout is None or self._since is None else self._since + timeout
 
@@ -163,6 +186,9 @@ class ServerConnection:
         deadline = self.next_deadline()
         if deadline is None or now < deadline:
             return
+        if self._is_resting:
+            self._begin_turn()
+            return
         self._since = None
         if self._state in _READING and not self.exchange.is_done:
             message = "The request did not arrive in time"
@@ -173,25 +199,33 @@ class ServerConnection:
 
     # Reading
 
+    def _begin_turn(self) -> None:
+        """Read on: the driver has fed the machine, or other connections have had their turn."""
+        self._responses, self._is_resting = 0, False
+        if self._state is ConnectionState.IDLE and self._reader.has_request():
+            self._advance(ConnectionEvent.BYTES)
+        self._read()
+
     def _read(self) -> None:
         """Pass the parts that have arrived of the present request to the server."""
+        now = self._server.now
         try:
             while self._state in _READING and not self._is_refused:
                 part = self._reader.next_part()
                 if part is None:
                     return
                 if isinstance(part, RequestHead):
-                    self._head(part)
+                    self._head(part, now)
                     continue
                 self._must_send_continue = False
                 if isinstance(part, BodyEnd):
-                    self._advance(ConnectionEvent.BODY)
-                self._server.receive_part(self.exchange, part, now=self._server.now)
+                    self._advance(ConnectionEvent.BODY, now)
+                self._server.receive_part(self.exchange, part, now=now)
         except RemoteProtocolError as error:
             self._refuse(error)
 
-    def _head(self, head: RequestHead) -> None:
-        self._advance(ConnectionEvent.HEAD)
+    def _head(self, head: RequestHead, now: float) -> None:
+        self._advance(ConnectionEvent.HEAD, now)
         self._writer = ResponseWriter.for_request(head, is_http_1_1=self._reader.is_http_1_1)
         if len(head.headers) > self._limits.max_headers:
             self._refuse(head_too_large("The request has too many header lines"))
@@ -201,9 +235,10 @@ class ServerConnection:
             self._must_send_continue = is_expected and self._reader.is_http_1_1
         if not head.target.startswith(b"/"):
             head = _origin_form(head)
+        self.exchange.has_checked_head = self._is_checked and self._reader.is_repeated
         if self.principal:
             head = attrs.evolve(head, principal=self.principal)
-        self._server.receive_part(self.exchange, head, now=self._server.now)
+        self._server.receive_part(self.exchange, head, now=now)
 
     def _refuse(self, error: RemoteProtocolError) -> None:
         """Refuse a request that the server has not seen in full, and read no more."""
@@ -216,6 +251,7 @@ class ServerConnection:
     def _encode(self, effect: ExchangeEffect) -> bytes:
         match effect:  # patterns that bind names would take twice as long
             case SendHead():
+                self._count_refusals(effect.head.status)
                 is_last = self._is_last() or self._server.is_leaving
                 return self._writer.head(effect.head, is_last=is_last)
             case SendBody():
@@ -229,6 +265,12 @@ class ServerConnection:
                 return b""
             case _ as impossible:
                 assert_never(impossible)
+
+    def _count_refusals(self, status: int) -> None:
+        """Make this response the last one if too many refusals precede it."""
+        self._refusals = self._refusals + 1 if status >= 400 else 0
+        if self._refusals >= _REFUSALS_IN_A_ROW:
+            self._is_refused = True
 
     def _answered(self) -> None:
         """Handle the end of a response."""
@@ -245,14 +287,20 @@ class ServerConnection:
 
     def _next_request(self) -> None:
         self._advance(ConnectionEvent.ANSWERED)
+        self._is_checked = self.exchange.has_checked_head
         self.exchange = self._server.open_exchange(self._driver)
-        if self._reader.has_request():
+        self._responses += 1
+        if not self._reader.has_request():
+            return
+        if self._responses >= _RESPONSES_IN_A_TURN:
+            self._is_resting = True
+        else:
             self._advance(ConnectionEvent.BYTES)
             self._read()
 
-    def _advance(self, event: ConnectionEvent) -> None:
+    def _advance(self, event: ConnectionEvent, now: float | None = None) -> None:
         self._state = advance(CONNECTION, self._state, event)
-        self._since = self._server.now
+        self._since = self._server.now if now is None else now
 
 
 def _origin_form(head: RequestHead) -> RequestHead:

@@ -5,8 +5,11 @@ It is installed with the extra ``fast``. It is stricter than h11: it refuses met
 not know, targets that are not a URL, folded headers, and lines that end in LF alone.
 """
 
+from .. import _lazy
 from ..http11_parser import Http11Parser
-from .heads import read_request_head, read_response_head
+
+with _lazy.needing(__name__, "fast", "httptools"):
+    from .heads import read_request_head, read_response_head
 
 HTTP11 = Http11Parser(read_request_head, read_response_head)
 

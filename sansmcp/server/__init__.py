@@ -8,15 +8,19 @@
 ``refusals``                every refusal, as a table
 ``challenges``              the refusals that tell clients to get an access token
 ``resource_metadata``       the document that tells them where
+``cors``                    the headers by which browsers give responses to pages of other origins
 ``scope_checks``            the scopes that requests need
 ``admission`` ``addresses`` the rate limit, and the addresses that it counts
 ``exchange``                one HTTP request and its HTTP response
+``bursts``                  events that leave together, and are appended together
 ``channel``                 a message stream each way: stdio or HTTP+SSE
 ``stdio``                   the bytes of stdio
 ``core``                    the state that the parts share: settings, queues, timers
 ``calls`` ``responder``     a running call, and how its response is sent
+``keyed_calls``             calls that outlive their connections, by the keys of their clients
 ``input_checks``            which input requests are allowed, and which capabilities they need
 ``logs``                    the logs in the store: operations in flight, and watched logs
+``records``                 records in the store, also of a later version
 ``leases``                  how instances notice that another one has died
 ``store_completions``       how a driver reports the outcome of store effects
 ``health``                  the health answer for load balancers

@@ -32,6 +32,9 @@ _MAX_WAITING = 1000
 """Questions to the store under way."""
 
 
+_ADDRESS = "address "
+
+
 @attrs.frozen(eq=False)
 class _Waiting:
     """A POST that waits for the answer of the store."""
@@ -67,7 +70,7 @@ class Admission:
         """
         count = _requests_in(message)
         if count:
-            core, name = self._core, _client_of(self._core, exchange)
+            core, name = self._core, client_of(self._core, exchange)
             id = message.id if isinstance(message, Request) else None
             self._check(self._buckets.take(name, count, core.now), id)
             if self._store_counts:
@@ -129,8 +132,8 @@ def _requests_in(message: Message | Batch) -> int:
     return int(isinstance(message, Request))
 
 
-def _client_of(core: ServerCore, exchange: ServerExchange) -> str:
-    """Return the name of the bucket of a request."""
+def client_of(core: ServerCore, exchange: ServerExchange) -> str:
+    """Return a name for the client of a request: its principal, or its address if it has none."""
     head = exchange.head
     assert head is not None
     if head.principal:
@@ -138,4 +141,13 @@ def _client_of(core: ServerCore, exchange: ServerExchange) -> str:
     connection = getattr(exchange.driver, "connection", None)
     peer = None if connection is None else connection.peer
     address = None if peer is None else peer[0]
-    return f"address {client_address(head, address, core.trusted_proxies)}"
+    return f"{_ADDRESS}{client_address(head, address, core.trusted_proxies)}"
+
+
+def known_client_of(core: ServerCore, exchange: ServerExchange) -> str:
+    """Return the name of the client of a request; empty if neither principal nor address is known.
+
+    All clients of a Unix socket without authentication are of the latter kind.
+    """
+    name = client_of(core, exchange)
+    return "" if name == _ADDRESS else name

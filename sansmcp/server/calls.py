@@ -18,7 +18,7 @@ from typing import Any, Protocol
 import attrs
 
 from ..codecs import json, jsonrpc
-from ..codecs.jsonrpc import INTERNAL_ERROR, MISSING_CAPABILITY
+from ..codecs.jsonrpc import INTERNAL_ERROR, METHOD_NOT_FOUND, MISSING_CAPABILITY
 from ..errors import (
     CallError,
     LocalProtocolError,
@@ -38,9 +38,11 @@ from ..server_call import Peer, ServerCall
 from ..states import CALL, CallEvent, CallState, advance
 from ..timers import Timer
 from . import refusals
+from .admission import known_client_of
 from .core import ServerCore
 from .input_checks import no_input
 from .options import milliseconds_of
+from .responder import HttpResponder
 
 MAX_DEPTH = 490
 """Levels of nesting of what a handler gives to be kept: saved states, input requests, and the
@@ -207,7 +209,10 @@ class TaskMaker(Protocol):
     """Makes tasks of calls."""
 
     def new_task(self, call: RunningCall, origin: Responder) -> CallTask:
-        """Return a task for a call; ``origin`` gets the handle."""
+        """Return a task for a call; ``origin`` gets the handle.
+
+        Raises RemoteProtocolError if there are too many tasks.
+        """
         ...
 
 
@@ -266,6 +271,13 @@ class RunningCall(ServerCall):
         return RequestHeaders(self._responder.head)
 
     @property
+    def client(self) -> str:
+        responder: object = self._responder
+        if not isinstance(responder, HttpResponder):
+            return ""
+        return known_client_of(self._core, responder.exchange)
+
+    @property
     def scopes(self) -> frozenset[str]:
         return frozenset() if self._responder.head is None else self._responder.head.scopes
 
@@ -279,7 +291,12 @@ class RunningCall(ServerCall):
 
     def respond(self, result: Any, *, now: float) -> bool:
         if not isinstance(result, InputRequired):
-            response = self._responder.format_result(self.request, json.to_json_types(result))
+            result = json.to_json_types(result)
+            if type(result) is not dict and not isinstance(result, Mapping):
+                raise LocalProtocolError(
+                    f"A result must be an object (a dict), got {type(result).__name__}"
+                )
+            response = self._responder.format_result(self.request, result)
             if self.task_plan is not None and self.task_plan.is_required:
                 self.become_task(now=now)
             return self._end(response, now)
@@ -290,6 +307,10 @@ class RunningCall(ServerCall):
     def respond_error(self, code: int, message: str, data: Any = None, *, now: float) -> bool:
         code = self._owner.revision.retired_codes.get(code, code)
         return self._end(ErrorResponse(self.request.id, code, message, data), now)
+
+    def refuse_busy(self, *, now: float) -> bool:
+        busy = refusals.BUSY(self.request.id)
+        return self._end(busy.reply, now, busy.http_status)
 
     def respond_exception(self, error: Exception, *, now: float) -> bool:
         response = error_response(self.request.id, error)
@@ -332,6 +353,10 @@ class RunningCall(ServerCall):
         return is_sent
 
     def ask(self, method: str, params: Params | None = None, *, timeout: float, now: float) -> int:
+        if self.state is CallState.CANCELLED:  # such as by another instance that has taken it over
+            text = f"Cannot send {method!r}: the call was cancelled; stop working on it"
+            request = self.request
+            raise RequestCancelled(text, method=request.method, request_id=request.id)
         if not self.is_running:
             raise LocalProtocolError(f"Cannot send {method!r}: the call has ended")
         check_positive_seconds(timeout)
@@ -367,7 +392,11 @@ class RunningCall(ServerCall):
             return False
         if self._task is None and self.task_plan is not None:
             self._core.timers.stop(Timer.TASK, self)
-            task = self.task_plan.maker.new_task(self, self._responder)
+            try:
+                task = self.task_plan.maker.new_task(self, self._responder)
+            except RemoteProtocolError as refusal:
+                self._do_without_task(refusal, "there are too many tasks")
+                return False
             self.join_task(task)
             task.begin()
         return self._task is not None
@@ -409,10 +438,14 @@ class RunningCall(ServerCall):
     def leave_task(self, origin: Responder) -> None:
         """Go on as a call that is no task, because the store has failed; or end with an error."""
         self._responder, self._task = origin, None
+        refusal = refusals.TASK_NOT_STORED(self.request.id)
+        self._do_without_task(refusal, "the task could not be stored")
+
+    def _do_without_task(self, refusal: RemoteProtocolError, reason: str) -> None:
+        """Try to become a task again later; if the call needs one, end with a refusal."""
         assert self.task_plan is not None
         if self.task_plan.is_required:
-            refusal = refusals.TASK_NOT_STORED(self.request.id)
-            self.abandon(refusal, "the task could not be stored")
+            self.abandon(refusal, reason)
         elif self.task_plan.after is not None:
             due = self._core.now + max(self.task_plan.after, _TASK_AGAIN)
             self._core.timers.set(Timer.TASK, self, due)
@@ -497,6 +530,7 @@ class RunningCall(ServerCall):
         if not self._send(Request(id, method, params), self._core.now):
             self._owner.unregister_request(id)
             return None
+        self._core.send_gathered()
         deadline = self._core.now + timeout
         self._core.timers.set(Timer.CLIENT_RESPONSE, (self._owner, id), deadline)
         return id
@@ -513,7 +547,9 @@ class RunningCall(ServerCall):
             self.handler_input = HandlerInput(InputResponses(self._input_responses), self._saved)
             self._core.events.append(CallReceived(self))
 
-    def _end(self, message: Response | ErrorResponse, now: float) -> bool:
+    def _end(
+        self, message: Response | ErrorResponse, now: float, status: int | None = None
+    ) -> bool:
         data = jsonrpc.encode(message)
         self._core.now = now
         was_running = self.is_running
@@ -527,7 +563,15 @@ class RunningCall(ServerCall):
         if isinstance(message, Response):
             on_stored = partial(self._on_stored, data)
             return self._owner.succeeded(self.request, on_stored) or self._respond(data)
-        return self._respond(data, 400 if message.code == MISSING_CAPABILITY else 200)
+        return self._respond(data, status or self._status_of(message.code))
+
+    def _status_of(self, code: int) -> int:
+        """Return the HTTP status of an error at 2026-07-28, where the response is not a stream."""
+        if code == MISSING_CAPABILITY:
+            return 400
+        # A fallback says with this code that there is no such method.
+        is_unknown = code == METHOD_NOT_FOUND and self.request.method not in self._core.app.handlers
+        return 404 if is_unknown else 200
 
     def _on_stored(self, data: bytes, is_stored: bool) -> None:
         """Send the response, because the store has what the request has changed."""

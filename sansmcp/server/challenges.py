@@ -115,6 +115,4 @@ def _challenge_headers(challenge: str) -> Headers:
     return (
         (b"www-authenticate", challenge.encode()),
         (b"cache-control", b"no-store"),
-        # Else the script of a web page, where the server allows its origin, cannot read it.
-        (b"access-control-expose-headers", b"WWW-Authenticate"),
     )

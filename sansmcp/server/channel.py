@@ -16,6 +16,7 @@ import attrs
 
 from ..codecs import jsonrpc
 from ..codecs.jsonrpc import Batch
+from ..codecs.tolerant import mend_from_client
 from ..effects import Wake
 from ..errors import RemoteProtocolError
 from ..events import InvalidLine, RefusalSent
@@ -106,7 +107,7 @@ class Channel:
 
     def decode(self, data: bytes) -> Message | Batch:
         """Return the message or batch of which these are the bytes. Raises as ``receive()``."""
-        decoded = jsonrpc.decode(data, self._core.limits)
+        decoded = jsonrpc.decode(data, self._core.limits, mend_from_client)
         if self._sink.is_above_high_water and isinstance(decoded, Request | Batch):
             raise refusals.NOT_READING(decoded.id if isinstance(decoded, Request) else None)
         return decoded

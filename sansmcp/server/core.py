@@ -57,6 +57,13 @@ class Sink(Protocol):
         """Close the stream after everything that waits is sent. Repeated calls are safe."""
 
 
+class Gatherer(Hashable, Protocol):
+    """A part with events that wait to leave together."""
+
+    def send_gathered(self) -> None:
+        """Let the events that wait leave now."""
+
+
 class BufferedResponse(Hashable, Protocol):
     """A response with unsent bytes."""
 
@@ -115,6 +122,8 @@ class ServerCore:
     """The setting of that name, parsed."""
     unsent: Shares[BufferedResponse] = attrs.field(factory=Shares[BufferedResponse], init=False)
     """The unsent bytes of all exchanges."""
+    gathering: dict[Gatherer, None] = attrs.field(factory=dict[Gatherer, None], init=False)
+    """The parts with events that wait to leave together, in the order in which they began."""
     stateless: dict[SessionlessCall, None] = attrs.field(
         factory=dict[SessionlessCall, None], init=False
     )
@@ -158,6 +167,11 @@ class ServerCore:
         return tasks.METHODS.isdisjoint(self.app.handlers) and (
             self.options.shared_store or not is_default
         )
+
+    def send_gathered(self) -> None:
+        """Let all events leave that wait for others, because a handler waits for its client."""
+        for gatherer in tuple(self.gathering):
+            gatherer.send_gathered()
 
     def wall_time(self) -> float:
         """Return seconds since 1970."""

@@ -22,6 +22,7 @@ from ..events import AccessExpired, RefusalSent
 from ..http import BodyData, BodyEnd, RequestHead, ResponseHead
 from ..states import EXCHANGE, ExchangeEvent, ExchangeState, advance
 from ..timers import Timer
+from .bursts import Burst
 from .core import ServerCore
 
 _END = SendEnd()
@@ -78,13 +79,21 @@ class ServerExchange:
 
     state: ExchangeState = attrs.field(default=ExchangeState.HEAD, init=False)
     head: RequestHead | None = attrs.field(default=None, init=False)
+    has_checked_head: bool = attrs.field(default=False, init=False)
+    """True if the head is for the MCP path, and has passed the checks that need no more than its
+    bytes, but for that of its length. A connection sets it for a head that it has had before.
+    """
     expires_at: float | None = attrs.field(default=None, init=False)
     """When the credentials of the request expire; None if they do not."""
     source: StreamSource | None = attrs.field(default=None, init=False)
     """Where the messages of its event stream come from."""
     responder: PostResponder | None = attrs.field(default=None, init=False)
     """The part that responds to this POST."""
+    cors: Headers = attrs.field(default=(), init=False)
+    """The headers of the response by which browsers give it to pages of other origins."""
     _body: bytearray = attrs.field(factory=bytearray, init=False)
+    request_size: int = attrs.field(default=0, init=False)
+    """Bytes of the request body, once it is complete."""
     _response: ResponseHead | None = attrs.field(default=None, init=False)
     _chunks: list[bytes] = attrs.field(factory=lambda: [], init=False)
     unsent: int = attrs.field(default=0, init=False)
@@ -93,6 +102,8 @@ class ServerExchange:
     """True if the response was aborted because the unsent bytes of all exchanges were too many."""
     _end: SendEnd | Abort | None = attrs.field(default=None, init=False)
     _idle: bool = attrs.field(default=False, init=False)
+    _burst: Burst | None = attrs.field(default=None, init=False)
+    """The events that come shortly one after the other; None before there is an event stream."""
 
     def __repr__(self) -> str:
         return f"<exchange {self.id}: {self.state.name.lower()}>"
@@ -116,6 +127,7 @@ class ServerExchange:
         if isinstance(part, BodyEnd):
             self.advance(ExchangeEvent.COMPLETE)
             body, self._body = bytes(self._body), bytearray()
+            self.request_size = len(body)
             return body
         limit = self._core.limits.request_bytes
         if len(self._body) + len(part.data) > limit:
@@ -147,7 +159,7 @@ class ServerExchange:
         self.advance(ExchangeEvent.ANSWER)
         kind: Headers = ((b"content-type", headers.JSON),) if body else ()
         length = (b"content-length", b"%d" % len(body))
-        self._response = ResponseHead(status=status, headers=(*kind, length, *extra))
+        self._response = ResponseHead(status=status, headers=(*kind, length, *extra, *self.cors))
         self._finish(body, _END)
 
     def refuse(self, error: RemoteProtocolError) -> None:
@@ -158,7 +170,8 @@ class ServerExchange:
     def open_stream(self) -> None:
         """Begin a response that is an event stream."""
         self.advance(ExchangeEvent.STREAM)
-        self._response = ResponseHead(status=200, headers=STREAM_HEADERS)
+        self._burst = Burst()
+        self._response = ResponseHead(status=200, headers=STREAM_HEADERS + self.cors)
         if self.expires_at is not None:
             self._core.timers.set(Timer.ACCESS, self, self.expires_at)
         self.wake()
@@ -180,9 +193,26 @@ class ServerExchange:
         if self.source is not None and self.source.end_expired():
             self._core.events.append(AccessExpired(self.head.principal))
 
+    def add(self, data: bytes) -> None:
+        """Add to the response body. It leaves after :meth:`wake`, if the driver waits for that."""
+        if self.is_given_up:
+            return
+        self._chunks.append(data)
+        self.unsent += len(data)
+        self._core.unsent.change(self, len(data))
+        while self._core.unsent.total > self._core.limits.max_total_unsent_bytes:
+            self._core.unsent.largest().give_up()
+
     def send(self, data: bytes) -> None:
-        """Add to the event stream."""
-        self._add(data)
+        """Add an event to the event stream. It leaves at once, or shortly with others."""
+        self.add(data)
+        assert self._burst is not None, "events are sent on event streams only"
+        # Otherwise the driver pulls anyway, when the peer has read or what runs has returned.
+        if self._idle and (self._burst.may_leave(self._core, self, len(data)) or self.is_slow):
+            self.wake()
+
+    def send_gathered(self) -> None:
+        """Let the events that wait leave now."""
         self.wake()
 
     def end(self) -> None:
@@ -251,7 +281,7 @@ class ServerExchange:
     def _finish(self, body: bytes, end: SendEnd | Abort) -> None:
         # RFC 9110, 9.3.2: the response to HEAD has the content-length of a body, but no body.
         if body and (self.head is None or self.head.method != b"HEAD"):
-            self._add(body)
+            self.add(body)
         if not self.is_given_up:
             self._end = end
         self.wake()
@@ -259,21 +289,16 @@ class ServerExchange:
     def _stop_timers(self) -> None:
         self._core.timers.stop(Timer.KEEP_ALIVE, self)
         self._core.timers.stop(Timer.ACCESS, self)
-
-    def _add(self, data: bytes) -> None:
-        if self.is_given_up:
-            return
-        self._chunks.append(data)
-        self.unsent += len(data)
-        self._core.unsent.change(self, len(data))
-        while self._core.unsent.total > self._core.limits.max_total_unsent_bytes:
-            self._core.unsent.largest().give_up()
+        if self._burst is not None:
+            self._burst.left(self._core, self)
 
     def _take_chunks(self) -> bytes:
         data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         self._chunks.clear()
         self._core.unsent.change(self, -self.unsent)
         self.unsent = 0
+        if self._burst is not None:
+            self._burst.left(self._core, self)
         return data
 
     def wake(self) -> None:

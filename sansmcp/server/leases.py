@@ -12,7 +12,19 @@ An instance keeps no lease while it writes no logs. So the time begins anew for 
 writer begins or changes.
 
 While the store fails, no lease can be kept. So an instance that could not read a lease begins to
-count anew.
+count anew. Reads can also work while writes fail: on a full disk, or in a Redis at its memory
+limit. All leases then stand still, and only an append shows why. So an instance that follows a
+lease also keeps its own, and ``Lease.troubled_at`` is when it last could not. A trouble shorter
+than the time between two entries goes unnoticed, and costs each instance one entry of three at
+most.
+
+An entry has the time of day at which it was written. The read that finds it, and the one before
+that did not, bound that time, so an entry outside these bounds shows that clocks differ. An entry
+can also be older because its append was repeated, but hardly two in a row.
+
+Example with the default of 10 s: writes fail from second 0 to 40. The follower's own append is due
+at 3.3 and overdue at 6.7, 10 and so on until 40, and it counts from then. The entry of the writer,
+which is repeated, is stored within a second.
 """
 
 from __future__ import annotations
@@ -23,16 +35,26 @@ from typing import Protocol
 
 import attrs
 
+from ..codecs import json
 from ..effects import StoreEffect, StoreRead
+from ..errors import RemoteProtocolError
+from ..events import ClocksDiffer
 from ..store import Entry, Page, StreamKey
 from ..timers import Timer
 from .core import ServerCore
 from .logs import Logs, StoreOperation
+from .records import write_members
 
 _LOG = ".lease"
 
 _BEATS = 3
 """Entries per ``lease_timeout``."""
+
+_MAX_DEPTH = 8
+"""Nesting of an entry that is read."""
+
+_TOLERANCE = 5.0
+"""Seconds by which clocks may differ without a report."""
 
 
 def lease_key(instance: str) -> StreamKey:
@@ -40,46 +62,71 @@ def lease_key(instance: str) -> StreamKey:
     return StreamKey("", instance, _LOG)
 
 
-class Writer(Hashable, Protocol):
-    """A part of this instance that writes logs."""
+class LeaseUser(Hashable, Protocol):
+    """A part of this instance that writes logs, or follows the lease of another instance."""
 
     @property
-    def writes_logs(self) -> bool:
-        """True if it writes logs at present."""
+    def needs_lease(self) -> bool:
+        """True if it does so at present."""
         ...
 
 
 @attrs.define(eq=False, repr=False)
 class Lease(StoreOperation):
-    """The lease of this instance. It is kept while this instance writes logs."""
+    """The lease of this instance. It is kept while this instance writes logs or follows others."""
 
     _core: ServerCore
     _logs: Logs
-    _writers: dict[Writer, None] = attrs.field(factory=dict[Writer, None], init=False)
-    """The parts that write logs, as far as is known."""
+    _users: dict[LeaseUser, None] = attrs.field(factory=dict[LeaseUser, None], init=False)
+    """The parts that need the lease, as far as is known."""
     _seq: int = attrs.field(default=1, init=False)
     """The number of the next entry."""
     _is_appending: bool = attrs.field(default=False, init=False)
+    _renewed_at: float = attrs.field(default=math.inf, init=False)
+    """When the last entry was due, if it is kept."""
+    _troubled_at: float = attrs.field(default=-math.inf, init=False)
 
-    def keep(self, writer: Writer) -> None:
-        """Keep the lease from now on, for as long as ``writer`` writes logs."""
-        is_kept = bool(self._writers)
-        self._writers[writer] = None
+    def keep(self, user: LeaseUser) -> None:
+        """Keep the lease from now on, for as long as ``user`` needs it."""
+        is_kept = bool(self._users)
+        self._users[user] = None
         if not is_kept:
             self.renew()
 
     def renew(self) -> None:
-        """Append an entry, unless no log is written here any more."""
+        """Append an entry, unless no part needs the lease any more."""
         core = self._core
-        for writer in tuple(self._writers):
-            if core.has_stopped or not writer.writes_logs:
-                del self._writers[writer]
-        if self._writers:
+        self._note_delay()
+        self._renewed_at = math.inf
+        for user in tuple(self._users):
+            if core.has_stopped or not user.needs_lease:
+                del self._users[user]
+        if self._users:
+            if self._is_appending:
+                self._troubled_at = core.now  # the entry before is overdue
             self._append(is_last=False)
+            self._renewed_at = core.now
             core.timers.set(Timer.LEASE, self, core.now + core.limits.lease_timeout / _BEATS)
+
+    @property
+    def troubled_at(self) -> float:
+        """Time at which this instance last could not renew its lease; ``-math.inf`` for never.
+
+        Either an entry was not stored before the next was due, or the instance itself stood still.
+        The other instances may have been in the same trouble: their leases count from then.
+        """
+        self._note_delay()
+        return self._troubled_at
+
+    def _note_delay(self) -> None:
+        """Notice if an entry comes so late that the one after it would be due."""
+        core = self._core
+        if core.now >= self._renewed_at + 2 * core.limits.lease_timeout / _BEATS:
+            self._troubled_at = core.now
 
     def end(self) -> None:
         """Append the last entry, because this instance stops: others need not wait."""
+        self._core.timers.stop(Timer.LEASE, self)
         if self._seq > 1:
             self._append(is_last=True)
 
@@ -87,7 +134,9 @@ class Lease(StoreOperation):
         if not self._is_appending:
             self._is_appending = True
             key = lease_key(self._core.instance)
-            self._logs.append(key, (Entry(self._seq, b"", is_last),), self)
+            clock = self._core.options.wall_clock
+            data = b"" if clock is None else write_members({"time": clock()})
+            self._logs.append(key, (Entry(self._seq, data, is_last),), self)
 
     def on_append_done(self) -> None:
         self._is_appending = False
@@ -103,10 +152,24 @@ class Lease(StoreOperation):
         self._logs.drop("", self._core.instance)
         self._seq = 1
 
+    def may_repeat(self, effect: StoreEffect) -> bool:
+        """The next entry may be too late, and one that is stored soon shows that writes work."""
+        return True
+
     def failed(self, effect: StoreEffect) -> bool:
         """Nothing of a client is lost."""
         self._is_appending = False
         return True
+
+
+def _time_of(data: bytes) -> float | None:
+    """Return when an entry was written; None if it does not say so."""
+    try:
+        record = json.as_object(json.decode(data, _MAX_DEPTH)) or {}
+    except RemoteProtocolError:  # such as the empty entries of an earlier version
+        return None
+    time = record.get("time")
+    return time if json.is_finite(time) else None
 
 
 @attrs.frozen
@@ -121,6 +184,8 @@ class _Follower:
     """What it has seen last of what the instance writes."""
     since: float
     """When it saw that first."""
+    is_patient: bool
+    """True if the end of the lease is no death before ``lease_timeout`` seconds have passed."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -135,10 +200,21 @@ class Peer(StoreOperation):
     _seq: int = attrs.field(default=0, init=False)
     """The number of the last entry of its lease that was seen."""
     _alive_at: float = attrs.field(init=False)
-    """When that entry was seen, or the store could not be read."""
+    """When that entry was seen, or the store could not be read or written."""
+    _asked_at: float = attrs.field(default=-math.inf, init=False)
+    """Time of day at which the latest read began."""
+    _known_at: float = attrs.field(default=-math.inf, init=False)
+    """Time of day at which the latest read began that was done: later entries are newer."""
+    _was_behind: bool = attrs.field(default=False, init=False)
+    """True if the last entry that was seen is older than that."""
 
     def __attrs_post_init__(self) -> None:
         self._alive_at = self._peers.core.now
+
+    @property
+    def needs_lease(self) -> bool:
+        """True while it is followed: only an instance that keeps its own lease judges another."""
+        return bool(self.followers)
 
     def check(self) -> None:
         """Read the lease, unless all followers have left."""
@@ -152,6 +228,9 @@ class Peer(StoreOperation):
     def _read(self) -> None:
         most = self._peers.core.limits.max_stored_bytes
         key = lease_key(self.instance)
+        clock = self._peers.core.options.wall_clock
+        if clock is not None:
+            self._asked_at = clock()
         self._peers.logs.read(key, self._seq, self, limit=1, max_bytes=most)
 
     def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
@@ -162,13 +241,30 @@ class Peer(StoreOperation):
         if page is not None and page.last.seq != self._seq:
             self._seq, self._alive_at = page.last.seq, core.now
             has_ended = page.last.final
+            self._compare_clocks(page)
+        self._known_at = self._asked_at
+        self._alive_at = max(self._alive_at, self._peers.troubled_at)
         for name, follower in tuple(self.followers.items()):
             seen_at = max(self._alive_at, follower.since)
-            if has_ended or core.now >= seen_at + core.limits.lease_timeout:
+            is_dead = has_ended and not follower.is_patient
+            if is_dead or core.now >= seen_at + core.limits.lease_timeout:
                 self._peers.leave(self.instance, name)
                 follower.on_death()
         if self.followers:
             self._check_later()
+
+    def _compare_clocks(self, page: Page) -> None:
+        """Report if the first new entry was written at a time at which it cannot have been."""
+        clock = self._peers.core.options.wall_clock
+        time = _time_of(page.entries[0].data) if page.entries else None
+        if clock is None or time is None:
+            return
+        ahead, behind = time - clock(), time - self._known_at
+        if ahead > _TOLERANCE:
+            self._peers.clocks_differ(ahead)
+        elif behind < -_TOLERANCE and self._was_behind:
+            self._peers.clocks_differ(behind)
+        self._was_behind = behind < -_TOLERANCE
 
     def failed(self, effect: StoreEffect) -> bool:
         """The store cannot be read, so perhaps the lease could not be written, either."""
@@ -190,7 +286,10 @@ class Peers:
 
     core: ServerCore
     logs: Logs
+    _lease: Lease | None
+    """The lease of this instance; None if its store is not shared."""
     _peers: dict[str, Peer] = attrs.field(factory=dict[str, "Peer"], init=False)
+    _has_reported_clocks: bool = attrs.field(default=False, init=False)
 
     def follow(
         self,
@@ -199,11 +298,14 @@ class Peers:
         on_death: Callable[[], None],
         until: float = math.inf,
         state: Hashable = None,
+        *,
+        is_patient: bool = False,
     ) -> None:
         """Call ``on_death()`` once if an instance dies, unless ``follower`` leaves it before.
 
         ``until``: the time at which the follower leaves it of its own accord. ``state``: what the
-        instance has written last; a new one shows that it was alive.
+        instance has written last; a new one shows that it was alive. ``is_patient``: True if its
+        death is known, and is to be reported once more after ``Limits.lease_timeout``.
         """
         peer, since = self._peers.get(instance), self.core.now
         is_new = peer is None
@@ -212,9 +314,22 @@ class Peers:
         known = peer.followers.get(follower)
         if known is not None and known.state == state:
             since = known.since
-        peer.followers[follower] = _Follower(on_death, until, state, since)
+        peer.followers[follower] = _Follower(on_death, until, state, since, is_patient)
         if is_new:
+            if self._lease is not None:
+                self._lease.keep(peer)
             peer.check()
+
+    @property
+    def troubled_at(self) -> float:
+        """Time at which this instance last could not renew its own lease."""
+        return -math.inf if self._lease is None else self._lease.troubled_at
+
+    def clocks_differ(self, seconds: float) -> None:
+        """Report that the clock of an instance is ahead by that much, unless one was reported."""
+        if not self._has_reported_clocks:
+            self._has_reported_clocks = True
+            self.core.events.append(ClocksDiffer(seconds))
 
     def leave(self, instance: str, follower: Hashable) -> None:
         """Follow the lease of an instance no more, unless others follow it."""

@@ -147,6 +147,9 @@ class Logs:
         """Delete all logs of a session."""
         self._start(StoreDrop(principal=principal, session=session), PendingOperation(None))
 
+    # A repeated effect is the same object with the same token: the append before it may have been
+    # done, and the store recognises it by the token. Its user hears of the outcome only once, since
+    # pop_operation() forgets the effect; whoever keeps an effect to compare with compares by `is`.
     def _start(self, effect: StoreEffect, operation: PendingOperation) -> None:
         self._pending[effect] = operation
         self.core.effects.append(effect)

@@ -53,6 +53,7 @@ class ServerSettings(TypedDict, total=False):
     task_poll_interval: float
     wall_clock: Callable[[], float] | None
     retry: float | None
+    reclaim: bool
     state_signer: StateSigner | None
     policy: SecurityPolicy | None
     limits: Limits | None
@@ -144,9 +145,10 @@ class ServerOptions:
             JSON. 0 opens the stream at once, even if the handler responds in the same step. None
             depends on the client: if it can resume the stream before it has read a message
             (2025-11-25, with a store), the stream opens unless the handler responds in the same
-            step; otherwise after 0.05 s. App.handler() takes this setting for one method. A running
-            call can be resumed only once it has a stream, which costs a write to the store and a
-            few hundred bytes; docs/streams.md explains the choice.
+            step; if it asks for neither progress nor a log (2026-07-28), after
+            ``Limits.stream_comment_interval``; otherwise after 0.05 s. App.handler() takes this
+            setting for one method. A running call can be resumed only once it has a stream, which
+            costs a write to the store and a few hundred bytes; docs/streams.md explains the choice.
         task_after: seconds after which a call of a tool without a response becomes a task, if the
             client can follow tasks (2026-07-28 with the extension): the client gets the id of the
             task, and a lost connection no longer costs the call. 0 gives it the id at once. None
@@ -158,10 +160,16 @@ class ServerOptions:
         retry: seconds after which clients should reconnect to a stream that has ended or broken,
             sent as the SSE field of that name at the beginning of each stream that can be resumed.
             None leaves the wait to the clients.
+        reclaim: let calls of tools run on if their connections are cut, and keep their responses in
+            memory for a while, for clients that give their calls keys (``sansmcp/reclaim``), as
+            those of this library do. False suits a process that ends with each request. See
+            docs/streams.md.
         state_signer: signs the state that handlers save while the client is asked for input. At
             2026-07-28, InputRequired needs it if there is a state, or no input requests. None makes
             adapters create one.
         policy: the hosts and origins that are served; None serves those of this machine only.
+            ``SecurityPolicy(allowed_origins=("https://app.example.com",), cors=True)`` lets web
+            pages of these origins read the responses, too (CORS).
         limits: bounds of bytes, seconds and counts; None takes the defaults of ``sansmcp.Limits``.
         rate_limit: how many requests a client may send, e.g. ``RateLimit(10, burst=50)``. Each
             principal has its own share, or each address where there is no authentication. What
@@ -203,6 +211,7 @@ class ServerOptions:
     task_poll_interval: float = attrs.field(default=1.0, validator=_check_interval)
     wall_clock: Callable[[], float] | None = None
     retry: float | None = attrs.field(default=None, validator=_check_retry)
+    reclaim: bool = False
     state_signer: StateSigner | None = attrs.field(
         default=None, validator=instance_of_type((StateSigner, NoneType))
     )

@@ -210,6 +210,13 @@ NOT_READING = RefusalTemplate(
     "stream_not_read",
     "Too many unread messages on the event stream: read it before you send another request",
 )
+NOT_STDIO = RefusalTemplate(
+    400,
+    INVALID_REQUEST,
+    "not_stdio",
+    "The client speaks stdio-v2 (HTTP/2), and this server stdio (lines of JSON); set the same "
+    "transport for both",
+)
 
 # Resumption, and parked calls
 
@@ -315,6 +322,12 @@ TOO_MANY_CALLS = RefusalTemplate(
     "This session already runs {limit} requests: wait for some of them to end",
     ("limit",),
 )
+BUSY = RefusalTemplate(
+    503,
+    INVALID_REQUEST,
+    "busy",
+    "Too many calls are running, and nothing was run for this one: try again later",
+)
 TOO_MANY_SESSIONS = RefusalTemplate(
     503,
     INVALID_REQUEST,
@@ -356,6 +369,33 @@ INSTANCE_LOST = RefusalTemplate(
     "come. Repeat it only if that does no harm",
 )
 # Source: the extension io.modelcontextprotocol/tasks.
+BAD_KEY = RefusalTemplate(
+    400,
+    INVALID_PARAMS,
+    "bad_key",
+    "Invalid params: sansmcp/reclaim in _meta is no key (see docs/reclaim.md)",
+)
+KEY_IN_USE = RefusalTemplate(
+    409, INVALID_REQUEST, "key_in_use", "Another call has this key; make a new one for each call"
+)
+OTHER_PLACE = RefusalTemplate(
+    409,
+    INVALID_REQUEST,
+    "other_place",
+    "The call is for another process of this server, or too old; send it for the place in data",
+)
+UNKNOWN_KEY = RefusalTemplate(
+    409,
+    INVALID_REQUEST,
+    "unknown_key",
+    "This process has no response of a call with this key",
+)
+CANCELLED_ELSEWHERE = RefusalTemplate(
+    503,
+    INVALID_REQUEST,
+    "unknown_key",
+    "Another process may have the call with this key; send the notification again",
+)
 UNKNOWN_TASK = RefusalTemplate(
     200,
     INVALID_PARAMS,
@@ -391,7 +431,8 @@ TOO_MANY_TASKS = RefusalTemplate(
     429,
     INVALID_REQUEST,
     "too_many_tasks",
-    "This needs a task, and {limit} tasks run already: wait for some of them to end",
+    "This needs a task, and {limit} tasks run or wait for input already: wait for some of them to "
+    "end",
     ("limit",),
 )
 TASK_LOST = RefusalTemplate(
@@ -416,6 +457,13 @@ TASK_TOO_DEEP = RefusalTemplate(
     "too_deep",
     "The response nests deeper than {limit} levels, which is more than a task keeps",
     ("limit",),
+)
+RECORD_TOO_NEW = RefusalTemplate(
+    503,
+    INTERNAL_ERROR,
+    "record_too_new",
+    "A later version of this server has stored what this needs, and this process cannot read it: "
+    "try again, so that a process of that version gets the request",
 )
 _STORE_FAILED = RefusalTemplate(
     503,

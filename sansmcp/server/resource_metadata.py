@@ -12,14 +12,13 @@ from __future__ import annotations
 from ..http import RequestHead
 from ..protected_resource import ProtectedResource
 from . import refusals
+from .cors import MAX_AGE
 from .exchange import ServerExchange
 
-_CORS = ((b"access-control-allow-origin", b"*"),)
 _PREFLIGHT = (
-    *_CORS,
     (b"access-control-allow-methods", b"GET, HEAD"),
     (b"access-control-allow-headers", b"*"),
-    (b"access-control-max-age", b"86400"),
+    MAX_AGE,
 )
 
 
@@ -46,5 +45,5 @@ def send_metadata(resource: ProtectedResource, exchange: ServerExchange) -> None
     if exchange.head.method == b"OPTIONS":
         exchange.send_response(200, extra=_PREFLIGHT)
     else:
-        headers = (*_CORS, (b"cache-control", b"public, max-age=3600"))
+        headers = ((b"cache-control", b"public, max-age=3600"),)
         exchange.send_response(200, resource.metadata, headers)

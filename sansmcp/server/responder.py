@@ -14,6 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
+from ..codecs.headers import Headers
 from ..http import RequestHead
 from ..timers import Timer
 from .core import ServerCore
@@ -21,6 +22,9 @@ from .exchange import ServerExchange
 
 _STREAM_AFTER = 0.05
 """Seconds. Most calls end sooner, and JSON is cheaper if the client could not resume a stream."""
+
+
+RETRY_AFTER: Headers = ((b"retry-after", b"1"),)
 
 
 class HttpResponder(ABC):
@@ -35,6 +39,10 @@ class HttpResponder(ABC):
     @property
     def head(self) -> RequestHead | None:
         return self.exchange.head
+
+    def send_json(self, data: bytes, http_status: int) -> None:
+        """Send the whole response as JSON."""
+        self.exchange.send_response(http_status, data, RETRY_AFTER if http_status == 503 else ())
 
     def start(self) -> None:
         """Wait for the result, and open the stream at once or after a while."""

@@ -20,16 +20,26 @@ def check_scopes(core: ServerCore, head: RequestHead, message: Message | Batch) 
     A batch is refused as a whole, before any part of it has run: only a status 403 makes a client
     ask for more scopes. Raises RemoteProtocolError.
     """
+    if isinstance(message, Request) and not core.app.options_of(message.method).scopes:
+        return
     if isinstance(message, Batch):
-        needed = tuple(scope for item in message.items for scope in _scopes_of(core, item))
+        needed = tuple(scope for item in message.items for scope in scopes_of(core, item))
     else:
-        needed = _scopes_of(core, message)
+        needed = scopes_of(core, message)
+    require_scopes(core, head, message, needed)
+
+
+def require_scopes(
+    core: ServerCore, head: RequestHead, message: Message | Batch, needed: tuple[str, ...]
+) -> None:
+    """Refuse a POST whose credentials lack a scope. Raises RemoteProtocolError."""
     if needed and not head.scopes.issuperset(needed):
         id = message.id if isinstance(message, Request) else None
         raise insufficient_scope(core.options.protected_resource, needed, id)
 
 
-def _scopes_of(core: ServerCore, item: Message | RemoteProtocolError) -> tuple[str, ...]:
+def scopes_of(core: ServerCore, item: Message | RemoteProtocolError) -> tuple[str, ...]:
+    """Return the scopes that a message needs. Raises RemoteProtocolError if they are not known."""
     if not isinstance(item, Request):
         return ()
     try:

@@ -32,6 +32,7 @@ from ..authentication import Access, Refusal
 from ..codecs import headers, json, jsonrpc
 from ..codecs.jsonrpc import Batch
 from ..codecs.sse import KEEP_ALIVE
+from ..codecs.tolerant import mend_from_client
 from ..effects import (
     Abort,
     Authenticate,
@@ -53,7 +54,7 @@ from ..server_call import Session
 from ..states import ExchangeState
 from ..store import StreamKey
 from ..timers import Timer
-from ..types import HTTP_SSE, STDIO, STREAMABLE_HTTP, Idle, Unpack, assert_never
+from ..types import HTTP_SSE, STDIO, STREAMABLE_HTTP, Idle, Unpack, assert_never, elide
 from . import refusals
 from .admission import Admission
 from .calls import RunningCall
@@ -65,9 +66,11 @@ from .challenges import (
 )
 from .channel import Channel
 from .core import ServerCore, Sink
+from .cors import ANY_PAGE, is_preflight, preflight_headers, response_headers
 from .era_choice import is_http_sse, is_modern, names_session_early
 from .exchange import ServerExchange
 from .health import check_health_request, is_health_request, send_health
+from .keyed_calls import KeyedCall, KeyedCalls, Share
 from .leases import Lease, Peer, Peers
 from .logs import LogReader, Logs
 from .modern.era import ModernServer
@@ -80,7 +83,13 @@ from .resource_metadata import check_metadata_request, is_metadata_request, send
 from .responder import HttpResponder
 from .scope_checks import check_scopes
 from .store_completions import StoreCompletions
-from .validation import Endpoint, RequestContext, check_common, check_mcp_path
+from .validation import (
+    Endpoint,
+    RequestContext,
+    check_common,
+    check_mcp_path,
+    validate_content_length,
+)
 
 if TYPE_CHECKING:
     from .legacy.era import LegacyServer
@@ -148,10 +157,13 @@ class Server(StoreCompletions):
         self._admission = None if rate is None else Admission(self._core, rate)
         self._logs = Logs(self._core)
         self._lease = Lease(self._core, self._logs) if options.shared_store else None
-        self._peers = Peers(self._core, self._logs)
+        self._peers = Peers(self._core, self._logs, self._lease)
         self._tasks = TaskTable(self._core, self._logs, self._lease, self._peers)
-        self._modern = ModernServer(self._core, Subscriptions(self._core), self._tasks)
-        self._modern_http = ModernHttp(self._core, self._modern)
+        self._keyed_calls = KeyedCalls(self._core) if options.reclaim else None
+        self._modern = ModernServer(
+            self._core, Subscriptions(self._core), self._tasks, self._keyed_calls
+        )
+        self._modern_http = ModernHttp(self._core, self._modern, self._keyed_calls)
         self._legacy = self._legacy_part(endpoint)
         self._authenticating: dict[ServerExchange, bytes | None] = {}
         """The requests that wait for ``authenticated()``, with the bodies that are complete."""
@@ -160,6 +172,9 @@ class Server(StoreCompletions):
         """What watches this server, from its settings ``trace`` and ``observer``; None: nothing."""
         self.http11 = options.http11
         """The setting of that name, for connections of this server."""
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {elide(self.app.name, 40)}>"
 
     def _legacy_part(self, endpoint: Endpoint) -> LegacyServer | None:
         """Return the part for the handshake revisions; import it only if one of them is served."""
@@ -279,7 +294,7 @@ class Server(StoreCompletions):
         Pull ``next_effect_of(exchange)`` and the server's effects afterwards.
         """
         self._core.now = now
-        if exchange.is_done:
+        if exchange.state is ExchangeState.DONE:
             if isinstance(part, ConnectionLost):
                 exchange.discard()
                 self._release_exchange(exchange)
@@ -480,15 +495,23 @@ class Server(StoreCompletions):
                     owner.become_task(now=now)
                 case Timer.STORED, RunningTask():
                     owner.on_due()
+                case Timer.RECLAIM, KeyedCall() as call:
+                    assert self._keyed_calls is not None, "else no call has a key"
+                    self._keyed_calls.on_due(call)
+                case Timer.KEPT, Share() as share:
+                    assert self._keyed_calls is not None, "else no response is kept"
+                    self._keyed_calls.expire(share)
+                case Timer.GATHERED, ServerExchange():
+                    owner.send_gathered()
                 case Timer.KEEP_ALIVE, ServerExchange():
                     owner.send(KEEP_ALIVE)
                 case Timer.ACCESS, ServerExchange():
                     owner.end_expired()
-                case Timer.STORE_TAKE, StoreTake():
+                case Timer.STORE_TAKE, StoreTake() as take:
                     assert self._admission is not None, "else nothing is taken"
-                    self._admission.on_overdue(owner)
-                case Timer.STORE_REPEAT, StoreAppend() | StoreRead() | StoreDrop():
-                    self._logs.repeat(owner)
+                    self._admission.on_overdue(take)
+                case Timer.STORE_REPEAT, (StoreAppend() | StoreRead() | StoreDrop() as effect):
+                    self._logs.repeat(effect)
                 case Timer.STORE_POLL, (StreamKey() as key, LogReader() as reader):
                     self._logs.poll(key, reader)
                 case Timer.LEASE, Lease() as lease:
@@ -645,22 +668,37 @@ class Server(StoreCompletions):
 
     def _receive_head(self, exchange: ServerExchange, head: RequestHead) -> None:
         exchange.begin(head)
-        if is_health_request(self._endpoint, head):
-            check_health_request(head)
-            return
+        policy = self._endpoint.policy
+        if policy.cors:
+            exchange.cors = response_headers(policy, head)
         resource = self._core.options.protected_resource
-        if is_metadata_request(resource, head):
-            check_metadata_request(head)
+        if not exchange.has_checked_head and self._is_for_all(exchange, head):
             return
         self._follow_publications()
         if not self.authentication:
             self._check_head(exchange, head)
             return
         # First of all, so that a page of another site cannot find out if credentials are valid.
-        check_common(RequestContext(self._endpoint, head))
+        self._check_common(exchange, head)
         check_credentials(resource, head)
         self._authenticating[exchange] = None
         self._core.effects.append(Authenticate(exchange, head))
+
+    def _is_for_all(self, exchange: ServerExchange, head: RequestHead) -> bool:
+        """Return True for a request that needs no credentials, after the checks of its own."""
+        policy = self._endpoint.policy
+        if is_health_request(self._endpoint, head):
+            check_health_request(head)
+            return True
+        if is_metadata_request(self._core.options.protected_resource, head):
+            exchange.cors = ANY_PAGE
+            check_metadata_request(head)
+            return True
+        if policy.cors and is_preflight(self._endpoint, head):
+            check_common(RequestContext(self._endpoint, head))
+            exchange.send_response(200, extra=preflight_headers(head))
+            return True
+        return False
 
     def _follow_publications(self) -> None:
         """Receive what other instances publish, from the first request on."""
@@ -669,38 +707,53 @@ class Server(StoreCompletions):
 
     def _check_head(self, exchange: ServerExchange, head: RequestHead) -> None:
         context = RequestContext(self._endpoint, head)
-        if is_http_sse(self._endpoint, head):
+        if exchange.has_checked_head:
+            validate_content_length(context)
+        elif is_http_sse(self._endpoint, head):
             check_common(context)
             assert self._legacy is not None, "HTTP+SSE is served with handshake revisions only"
             self._legacy.http_sse.check_head(head)
             return
-        check_mcp_path(context)
+        else:
+            check_mcp_path(context)
+            exchange.has_checked_head = True
         if self._legacy is not None and names_session_early(head):
             self._legacy.streamable_http.check_head(exchange, head)
+
+    def _check_common(self, exchange: ServerExchange, head: RequestHead) -> None:
+        context = RequestContext(self._endpoint, head)
+        if exchange.has_checked_head:
+            validate_content_length(context)
+        else:
+            check_common(context)
 
     def _dispatch_request(self, exchange: ServerExchange, body: bytes) -> None:
         """Pass a complete request to its era. Raises RemoteProtocolError for a refusal."""
         head, legacy = exchange.head, self._legacy
         assert head is not None
-        if is_health_request(self._endpoint, head):
-            send_health(self._core, exchange)
-            return
-        resource = self._core.options.protected_resource
-        if resource is not None and is_metadata_request(resource, head):
-            send_metadata(resource, exchange)
-            return
-        if legacy is not None and is_http_sse(self._endpoint, head):
-            legacy.http_sse.complete(exchange, body)
+        if not exchange.has_checked_head:
+            self._dispatch_other(exchange, head, body)
             return
         if legacy is not None and head.method != b"POST":
             legacy.streamable_http.complete(exchange)
             return
-        message = jsonrpc.decode(body, self._core.limits)
+        message = jsonrpc.decode(body, self._core.limits, mend_from_client)
         if self._admission is None:
             self._dispatch_message(exchange, message)
         else:
             handle = partial(self._dispatch_message, exchange, message)
             self._admission.admit(exchange, message, handle)
+
+    def _dispatch_other(self, exchange: ServerExchange, head: RequestHead, body: bytes) -> None:
+        """Answer a complete request to another path than that of MCP, or of HTTP+SSE on it."""
+        resource = self._core.options.protected_resource
+        if is_health_request(self._endpoint, head):
+            send_health(self._core, exchange)
+        elif resource is not None and is_metadata_request(resource, head):
+            send_metadata(resource, exchange)
+        else:
+            assert self._legacy is not None, "HTTP+SSE is served with handshake revisions only"
+            self._legacy.http_sse.complete(exchange, body)
 
     def _dispatch_message(self, exchange: ServerExchange, message: Message | Batch) -> None:
         """Pass the content of a POST to its era. Raises RemoteProtocolError for a refusal."""

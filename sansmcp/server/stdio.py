@@ -13,11 +13,16 @@ from __future__ import annotations
 from typing import Any
 
 from ..codecs.ndjson import NdjsonDecoder, encode_line
+from ..codecs.tolerant import glimpse
 from ..effects import CloseConnection, ConnectionEffect, SendBytes
 from ..errors import RemoteProtocolError
 from ..events import InvalidLine
 from ..types import Idle
+from . import refusals
 from .server import Server
+
+_HTTP2 = b"PRI * HTTP/2.0"
+"""The first line of a client that speaks stdio-v2."""
 
 
 class ServerPipe:
@@ -179,7 +184,10 @@ class ServerPipe:
                 if self._observer is not None:
                     self._observer.lines_received(line)
                 self._channel.receive(line, now=self._server.now)
-            except RemoteProtocolError as error:
+            except RemoteProtocolError as invalid:
+                error = refusals.NOT_STDIO() if line.startswith(_HTTP2) else invalid
+                if not line:  # it is too long, and its client waits for a response
+                    error.request_id = glimpse(self._decoder.skipped).asked
                 self._channel.refuse(error, InvalidLine(line, error))
 
     def _end(self, reason: str) -> None:

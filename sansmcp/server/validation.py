@@ -24,6 +24,9 @@ from ..security import SecurityPolicy
 from ..types import Era
 from . import refusals
 
+_MAX_HOST_CHARS = 255
+"""Characters of a refused host that are repeated. Source: RFC 1035 section 2.3.4."""
+
 
 @attrs.frozen(kw_only=True)
 class Endpoint:
@@ -82,8 +85,10 @@ def validate_host_and_origin(context: RequestContext) -> None:
 
     Source: 2025-11-25 basic/transports: Security Warning.
     """
-    if not context.endpoint.policy.allows_host(request_host(context.head)):
-        raise refusals.BAD_HOST()
+    host = request_host(context.head)
+    if not context.endpoint.policy.allows_host(host):
+        shown = None if host is None else host.decode("latin-1")[:_MAX_HOST_CHARS]
+        raise refusals.BAD_HOST(data={"host": shown})
     if not context.endpoint.policy.allows_origin(headers.single(context.head.values(b"origin"))):
         raise refusals.BAD_ORIGIN()
 

@@ -36,7 +36,7 @@ from ..events import (
     ClientResponseReceived,
     ServerEvent,
 )
-from ..http import ConnectionLost
+from ..http import ConnectionLost, Unsent
 from ..http11.client_connection import ClientConnection
 from ..http11.server_connection import ServerConnection
 from ..server.server import Server
@@ -327,7 +327,7 @@ class Pair:
             return
         self.requests.append(effect)
         if not self.link.up:
-            gone = ConnectionLost("connection refused")
+            gone = ConnectionLost("connection refused", Unsent.UNREACHABLE)
             self.later(lambda: self.client.receive_part(effect.exchange, gone, now=self.clock.now))
             return
         server = self.route()

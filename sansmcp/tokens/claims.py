@@ -49,7 +49,8 @@ class VerifiedToken:
     """What a valid access token says.
 
     Attributes:
-        principal: the issuer, a space, and the subject: one issuer gives no subject twice.
+        principal: the issuer, a space, and the subject: one issuer gives no subject twice. For a
+            program without a user, ``client``, the issuer, and the id of the client.
         scopes: the scopes.
         expires_at: when it is valid no more, in seconds since 1970.
     """
@@ -99,26 +100,34 @@ class TokenRules:
         """
         if claims.get("iss") != self.issuer:
             raise TokenRejected(f"its issuer (iss) is not {self.issuer}")
-        return self._check_rest(claims, now)
+        return self._check_rest(claims, now, self._user(claims))
 
     def check_introspected(self, response: Mapping[str, Any], now: float) -> VerifiedToken:
         """Return what the authorization server says of a token. Raises as :meth:`check` does.
 
-        The server need not name itself, nor a subject if there is no user.
+        The server need not name itself, nor a subject if there is no user. The principal of such a
+        token begins with ``client``: a user may be called as a program is.
         """
         if response.get("active") is not True:
             raise TokenRejected("its authorization server says that it is not active")
         if response.get("iss", self.issuer) != self.issuer:
             raise TokenRejected(f"its issuer (iss) is not {self.issuer}")
-        return self._check_rest({"sub": response.get("client_id"), **response}, now)
+        program = response.get("client_id")
+        if response.get("sub") is None and isinstance(program, str) and program:
+            return self._check_rest(response, now, f"client {self.issuer} {program}")
+        return self._check_rest(response, now, self._user(response))
 
-    def _check_rest(self, claims: Mapping[str, Any], now: float) -> VerifiedToken:
-        audience, subject = claims.get("aud"), claims.get("sub")
+    def _user(self, claims: Mapping[str, Any]) -> str:
+        subject = claims.get("sub")
+        if not isinstance(subject, str) or not subject:
+            raise TokenRejected("it has no subject (sub)")
+        return f"{self.issuer} {subject}"
+
+    def _check_rest(self, claims: Mapping[str, Any], now: float, principal: str) -> VerifiedToken:
+        audience = claims.get("aud")
         audiences = audience if json.is_array(audience) else [audience]
         if self.audience not in audiences:
             raise TokenRejected(f"its audience (aud) is not {self.audience}")
-        if not isinstance(subject, str) or not subject:
-            raise TokenRejected("it has no subject (sub)")
         if "cnf" in claims:  # anybody who has seen it could use it, if it were taken as Bearer
             raise TokenRejected("it is bound to a key (cnf), and sent as a Bearer token")
         expires_at = _time(claims, "exp") + self.leeway
@@ -127,7 +136,7 @@ class TokenRules:
         for name in ("nbf", "iat"):
             if name in claims and now < _time(claims, name) - self.leeway:
                 raise TokenRejected(f"it is not valid yet ({name})")
-        return VerifiedToken(f"{self.issuer} {subject}", _scopes(claims), expires_at)
+        return VerifiedToken(principal, _scopes(claims), expires_at)
 
 
 def _time(claims: Mapping[str, Any], name: str) -> float:

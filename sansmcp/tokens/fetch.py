@@ -26,6 +26,7 @@ _MAX_BYTES = 64 * 1024
 """Bytes of a head, and of a body. Documents of real servers have some thousand."""
 
 _DEPTH = 64
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 JWKS, INTROSPECTION = "jwks_uri", "introspection_endpoint"
 """The members of the metadata that name where the keys are, and where to ask about tokens."""
@@ -120,7 +121,9 @@ class FetchedResponse:
         if self._head.status != 200:
             raise Undecided(f"the status is {self._head.status}")
         try:
-            found = json.as_object(json.decode(bytes(self._body), _DEPTH))
+            found = json.as_object(
+                json.decode(bytes(self._body).removeprefix(_BYTE_ORDER_MARK), _DEPTH)
+            )
         except RemoteProtocolError as error:
             raise Undecided(f"the response is not JSON: {error.message}") from None
         if found is None:

@@ -28,7 +28,8 @@ def run(
     """Run to the end, as ``asyncio.run`` does, in at most ``patience`` seconds.
 
     Raises AssertionError for what was left when the work had ended: tasks, threads, descriptors, or
-    complaints of the loop.
+    complaints of the loop. Raises TimeoutError, and nothing else, if it had not ended: what is
+    there then is the work itself, and what its end by force leaves is no fault of it.
     """
     complaints: list[dict[str, Any]] = []
     with no_leaks():
@@ -38,6 +39,8 @@ def run(
         loop.run_until_complete(asyncio.wait([main], timeout=patience))
         left = asyncio.all_tasks(loop)
         _end(loop)
+        if main in left:
+            raise TimeoutError(f"the work had not ended after {patience:g} s")
         assert not left, left
     assert not complaints, complaints
     return main.result()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import pty
@@ -244,3 +245,25 @@ async def test_nothing_is_left_of_what_the_server_has_started(manners: str, endi
         else:
             assert using.cancelled() is (ending == "cancelled")
         await asyncio.gather(*[task for task in living if task is not None])
+
+
+@pytest.mark.parametrize("error", [NotImplementedError(), RuntimeError("not in this thread")])
+def test_a_loop_that_cannot_start_processes(error: Exception) -> None:
+    """Threads read its pipes. On Windows a SelectorEventLoop raises the first, without a text."""
+
+    class Loop(asyncio.SelectorEventLoop):
+        async def subprocess_exec(self, *_: Any, **__: Any) -> Any:
+            raise error
+
+    async def main() -> None:
+        async with connect([*SERVER, "asyncio"]) as client:
+            text = 1_000_000 * "x"  # more than pipes and sockets hold
+            assert (await client.call_tool("echo", {"text": text}))["text"] == text
+        async with connect(foreign()) as client:
+            with pytest.raises(Disconnected, match="has ended with status 7:\nI\nhave to go"):
+                await client.call("leave", {"status": 7})
+        with pytest.raises(ProcessEnded, match=r"could not be started: .*No such file"):
+            await connect(["/nowhere/server"])
+
+    with contextlib.closing(Loop()) as loop:
+        loop.run_until_complete(main())

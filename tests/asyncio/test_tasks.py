@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 
+import sansmcp_asyncio
 from sansmcp import (
+    App,
     Disconnected,
     JsonRpcError,
     LocalProtocolError,
     NegotiationFailed,
+    ReconnectPolicy,
     RequestCancelled,
     ServerRequest,
     SessionLost,
@@ -23,6 +26,7 @@ from sansmcp.events import Closed, Connected, ProgressReceived
 from sansmcp_asyncio import Call, connect
 
 from .conftest import ToolApp
+from .loops import run
 
 requirement = pytest.mark.requirement
 
@@ -127,7 +131,7 @@ def test_without_a_loop() -> None:
 )
 async def test_nobody_is_there(url: str, reason: str) -> None:
     with pytest.raises(Disconnected, match=reason):
-        await connect(url, connect_timeout=1.0)
+        await connect(url, reconnect=ReconnectPolicy(initial_delay=0.01, max_attempts=2))
 
 
 async def test_another_server_is_there() -> None:
@@ -318,3 +322,24 @@ async def test_eager_tasks(world: ToolApp, loop: str) -> None:
         assert await client.call_tool("work") == {"done": True}
         calls = [client.call_tool("work") for _ in range(10)]
         assert await asyncio.gather(*calls) == 10 * [{"done": True}]
+
+
+def test_work_that_has_not_ended_in_time_is_no_leak() -> None:
+    """The helper of these tests: a busy machine must not look like what is left behind."""
+
+    async def serve_for_long() -> None:
+        async with (
+            sansmcp_asyncio.serve(App("long"), http=("127.0.0.1", 0)) as serving,
+            connect(serving.url) as client,
+        ):
+            await client.ping()
+            await asyncio.sleep(1000)
+
+    with pytest.raises(TimeoutError, match="the work had not ended"):
+        run(serve_for_long(), patience=0.5)
+
+    async def leave_a_task() -> None:
+        asyncio.get_running_loop().create_task(asyncio.sleep(1000), name="the one that is left")
+
+    with pytest.raises(AssertionError, match="the one that is left"):
+        run(leave_a_task())

@@ -80,6 +80,8 @@ class World:
     """What a GET of each URL returns: a document, or an Answer; 404 for all others."""
     answers: dict[str, Callable[[Asked], Answer]] = attrs.field(factory=dict[str, Any])
     """What a request of a URL returns, before anything else is looked at."""
+    peer: str = ""
+    """The address of all servers, as their responses tell it."""
     lifetime: float | None = None
     gives_refresh: bool = False
     token_type: str = "Bearer"
@@ -262,7 +264,8 @@ class Bench:
         fields: Mapping[str, str] = more[0] if more else {}
         body = document if isinstance(document, bytes) else json.dumps(document).encode()
         found = tuple((name.encode(), value.encode()) for name, value in fields.items())
-        self.flow.receive(ResponseHead(status=status, headers=found), self.now)
+        head = ResponseHead(status=status, headers=found, peer=self.world.peer)
+        self.flow.receive(head, self.now)
         self.flow.receive(BodyData(body), self.now)
         self.flow.receive(BodyEnd(), self.now)
 

@@ -53,6 +53,10 @@ def test_what_is_not_one_json_object_is_no_document(body: bytes) -> None:
     assert response(body).document is None
 
 
+def test_a_byte_order_mark_is_skipped() -> None:
+    assert response(b'\xef\xbb\xbf{"a": 1}').document == {"a": 1}
+
+
 def test_the_text_of_a_refusal_is_that_of_the_server_and_safe_to_show() -> None:
     error = response({"error": "bad\n", "error_description": "x" * 999}, 400).refused()
     assert error.reason == "bad\n"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sansmcp.auth.callbacks import MAX_HEAD_BYTES, answer_browser, is_answer
+from sansmcp.auth.callbacks import MAX_HEAD_BYTES, MAX_LINE_BYTES, answer_browser, is_answer
 
 URI = "http://127.0.0.1:9/callback"
 LOGIN = "https://as/authorize?state=abc&x=y"
@@ -46,7 +46,8 @@ def test_the_redirect() -> None:
         b"GET /callback?code=x&state=abc\r\n\r\n",
         b"\r\n\r\n",
         b"\xff\r\n\r\n",
-        bytes(MAX_HEAD_BYTES + 1),
+        bytes(MAX_LINE_BYTES + 1),
+        b"GET / HTTP/1.1\r\n" + bytes(MAX_HEAD_BYTES + 1),
     ],
 )
 def test_everything_else_is_refused(request_head: bytes) -> None:

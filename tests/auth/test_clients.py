@@ -98,7 +98,9 @@ def test_a_registered_client() -> None:
 @pytest.mark.parametrize(
     ("status", "document", "reason"),
     [
-        (400, {"error": "invalid_redirect_uri"}, "invalid_redirect_uri"),
+        (400, {"error": "invalid_redirect_uri"}, "registration_refused"),
+        (403, b"<html>", "registration_refused"),
+        (200, {"error": "access_denied"}, "registration_refused"),
         (200, {}, "invalid_registration"),
         (200, {"client_id": 7}, "invalid_registration"),
         (200, b"<html>", "invalid_registration"),
@@ -113,7 +115,8 @@ def test_failed_registrations(status: int, document: Any, reason: str) -> None:
 @pytest.mark.parametrize(
     ("client", "supported", "method"),
     [
-        (PLAIN, ("client_secret_basic",), None),
+        (PLAIN, ("client_secret_basic",), "none"),
+        (PLAIN, (), "none"),
         (PLAIN, ("client_secret_basic", "none"), "none"),
         (SECRET, ("none",), "none"),
         (SECRET, ("none", "client_secret_post", "client_secret_basic"), "client_secret_basic"),

@@ -10,7 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sansmcp.auth.clients import OAuthClient
-from sansmcp.auth.codes import PendingCode, authorization_request, challenge_of, code_in
+from sansmcp.auth.codes import (
+    PendingCode,
+    authorization_request,
+    challenge_of,
+    code_in,
+    scopes_of,
+)
 from sansmcp.auth.metadata import AuthorizationServer
 from sansmcp.errors import AuthorizationFailed
 
@@ -167,3 +173,9 @@ def test_the_text_of_an_error_is_safe_to_show() -> None:
 @given(st.text(max_size=80))
 def test_nothing_that_a_browser_sends_is_taken_for_the_answer(text: str) -> None:
     assert code_in(begin(), text) is None
+
+
+def test_the_scopes_of_a_url_are_those_that_were_asked_for() -> None:
+    pending = begin(scopes=("a", "b", "offline_access"))
+    assert scopes_of(pending.url) == ("a", "b")
+    assert scopes_of("https://as/authorize") == ()

@@ -106,8 +106,9 @@ def test_the_fallback_of_2025_03_26() -> None:
     bench.refused()
     assert bench.urls == [PRM, ROOT_PRM, old, "https://as/register", "https://as/token"]
     assert bench.world.asked[2].headers["mcp-protocol-version"] == "2025-03-26"
-    assert bench.requested("resource") == [None]
-    assert "resource" not in bench.forms()[0]
+    # The endpoints have another origin, and serve other resources as well.
+    assert bench.requested("resource") == ["https://h/mcp"]
+    assert bench.forms()[0]["resource"] == "https://h/mcp"
 
 
 @pytest.mark.requirement("AUTH-C-011", "AUTH-C-022")
@@ -293,9 +294,11 @@ def test_a_registered_client_that_cannot_be_used_is_registered_again(change: str
 
 def test_no_common_way_to_authenticate() -> None:
     server = {**SERVER, "token_endpoint_auth_methods_supported": ["tls_client_auth"]}
-    bench = Bench(World(documents={PRM: RESOURCE, ASM: server})).start()
+    options = Authorization(client=OAuthClient(client_id="c", client_secret="s"))
+    bench = Bench(World(documents={PRM: RESOURCE, ASM: server}), options).start()
     bench.refused()
     assert bench.error.reason == "no_auth_method"
+    assert bench.world.opened == []
 
 
 # Scopes
@@ -490,7 +493,7 @@ def test_an_error_without_a_person_is_final() -> None:
 def test_an_assertion_of_the_platform(has_client: bool) -> None:
     client = OAuthClient(client_id="c") if has_client else None
     world = machine(["none"])
-    options = Authorization(client=client, grant=JwtAssertion("a.b.c"))
+    options = Authorization(client=client, grant=JwtAssertion("a.b.c", "https://as"))
     bench = Bench(world, options).start()
     bench.refused()
     assert bench.urls == [PRM, ASM, "https://as/token"]
@@ -502,6 +505,17 @@ def test_an_assertion_of_the_platform(has_client: bool) -> None:
         "resource": ENDPOINT,
     }
     assert Bench(world, options).start().header == "Bearer token-1"
+
+
+@pytest.mark.parametrize("is_legacy_allowed", [True, False])
+def test_an_assertion_of_the_platform_is_for_one_server(is_legacy_allowed: bool) -> None:
+    """Another one could use it there, as long as it is valid."""
+    options = Authorization(grant=JwtAssertion("a.b.c", "https://mine"))
+    world = World(documents={}) if is_legacy_allowed else machine(["none"])
+    bench = Bench(world, options, is_legacy_allowed=is_legacy_allowed).start()
+    bench.refused()
+    assert bench.error.reason == "foreign_issuer"
+    assert bench.forms() == []
 
 
 IDENTITY = IdentityAssertion(
@@ -548,7 +562,7 @@ def test_an_identity_at_a_server_of_2025_03_26() -> None:
         200,
         {"access_token": "jag", "issued_token_type": jag},
     )
-    client = OAuthClient(client_id="c", client_secret="s")
+    client = OAuthClient(client_id="c", client_secret="s", issuer="https://h")
     options = Authorization(client=client, grant=IDENTITY)
     bench = Bench(world, options, is_legacy_allowed=True).start()
     bench.refused()

@@ -9,8 +9,9 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import pytest
 
 from sansmcp.addresses import AddressClass
+from sansmcp.auth.clients import OAuthClient
 from sansmcp.auth.flow import Attempt, GiveUp, SendAgain
-from sansmcp.auth.options import Authorization
+from sansmcp.auth.options import Authorization, ClientCredentials
 from sansmcp.errors import AuthorizationFailed
 from sansmcp.http import BodyData, ResponseHead
 from sansmcp.states import AuthorizationState
@@ -55,6 +56,64 @@ def test_metadata_of_another_resource_leads_to_no_authorization_server() -> None
     bench.refused()
     assert bench.error.reason == "resource_mismatch"
     assert bench.urls == [PRM]
+
+
+HONEST_LOGIN = {**SERVER, "authorization_endpoint": "https://honest/authorize"}
+"""Metadata of an issuer that has people log in at another one."""
+URL_CLIENT = "https://app.example/client.json"
+
+
+def at_the_honest_login(change: dict[str, Any], options: Authorization) -> Bench:
+    """A client that may be known to the honest issuer, at the one that names its login."""
+    server = {**HONEST_LOGIN, "client_id_metadata_document_supported": True, **change}
+    bench = Bench(World(documents={PRM: RESOURCE, ASM: server}), options).start()
+    bench.refused()
+    return bench
+
+
+def test_mix_up_a_client_that_all_issuers_know_is_not_led_to_another_login() -> None:
+    """The login would be real, and its code would go to the issuer that has arranged it."""
+    bench = at_the_honest_login({}, Authorization(client_metadata_url=URL_CLIENT))
+    assert bench.requested("client_id") == ["client-of-as"]
+    without = {"registration_endpoint": None}
+    bench = at_the_honest_login(without, Authorization(client_metadata_url=URL_CLIENT))
+    assert bench.error.reason == "no_client"
+    assert bench.world.opened == []
+
+
+def test_mix_up_a_client_without_an_issuer_is_not_led_to_another_login() -> None:
+    options = Authorization(client=OAuthClient(client_id="c"))
+    bench = at_the_honest_login({}, options)
+    assert bench.error.reason == "no_issuer"
+    assert "at another host, honest, which" in str(bench.error)
+    assert "set issuer='https://as' of the client" in str(bench.error)
+    assert bench.world.opened == []
+    assert bench.forms() == []
+    # What the application, or an earlier login, has bound it to is right.
+    bound = Authorization(client=OAuthClient(client_id="c", issuer="https://as"))
+    assert at_the_honest_login({}, bound).header == "Bearer token-1"
+
+
+OWN_LOGINS: list[dict[str, Any]] = [
+    {"authorization_response_iss_parameter_supported": True},
+    {"authorization_endpoint": "https://as:443/login"},
+    {"token_endpoint": "https://honest/token"},
+]
+
+
+@pytest.mark.parametrize("change", OWN_LOGINS)
+def test_no_mix_up_is_seen_where_none_can_be(change: dict[str, Any]) -> None:
+    """The response names its issuer; it is the issuer's own login; or the code goes back to it."""
+    announces = "authorization_response_iss_parameter_supported" in change
+    bench = at_the_honest_login(change, Authorization(client_metadata_url=URL_CLIENT))
+    assert bench.requested("client_id") == [URL_CLIENT]
+    if announces:  # and this one does not
+        assert bench.error.reason == "issuer_missing"
+        assert bench.forms() == []
+    else:
+        assert bench.header == "Bearer token-1"
+    bench = at_the_honest_login(change, Authorization(client=OAuthClient(client_id="c")))
+    assert bench.requested("client_id") == ["c"]
 
 
 @pytest.mark.parametrize("methods", [None, [], ["plain"]])
@@ -122,7 +181,7 @@ def test_redirects_of_posts_are_not_followed(path: str, status: int) -> None:
     bench.world.answers[f"https://as/{path}"] = lambda asked: (status, b"", {"location": EVIL})
     bench.start()
     bench.refused()
-    assert bench.error.reason == "refused"
+    assert bench.error.reason == {"register": "registration_refused", "token": "refused"}[path]
     assert not any(asked.startswith(EVIL) for asked in bench.urls)
 
 
@@ -325,15 +384,102 @@ def test_a_bug_ends_the_flow() -> None:
     assert not bench.flow.is_busy
 
 
-@pytest.mark.parametrize(("peer", "is_refused"), [(PUBLIC, True), ("10.0.0.1", False), ("", False)])
-def test_no_token_goes_over_http_to_a_public_server(peer: str, is_refused: bool) -> None:
+PRIVATE, LINK_LOCAL = "10.0.0.1", "169.254.7.7"
+EXPOSED: list[tuple[str, str, tuple[str, ...], str]] = [
+    ("http://h/mcp", PUBLIC, (), "insecure_endpoint"),
+    ("http://h/mcp", PUBLIC, ("h",), "insecure_endpoint"),
+    ("http://93.184.215.14/mcp", "", ("93.184.215.14",), "insecure_endpoint"),
+    ("http://h/mcp", "", (), "unknown_address"),
+    ("http://h/mcp", "", ("other",), "unknown_address"),
+    ("http://h/mcp", LINK_LOCAL, (), "unknown_address"),
+    ("http://127.0.0.1.h/mcp", "", (), "unknown_address"),
+    ("http://localhost.h/mcp", "", (), "unknown_address"),
+]
+"""Each with the address of the connection, ``allowed_hosts`` and the reason of the refusal."""
+HIDDEN: list[tuple[str, str, tuple[str, ...]]] = [
+    ("http://h/mcp", PRIVATE, ()),
+    ("http://h/mcp", "", ("H",)),
+    ("http://10.0.0.1/mcp", "", ()),
+    ("http://[fd00::1]/mcp", "", ()),
+    ("http://127.0.0.1/mcp", "", ()),
+    ("http://localhost/mcp", "", ()),
+    ("https://h/mcp", "", ()),
+    ("https://h/mcp", PUBLIC, ()),
+    ("http+unix://%2Frun%2Fmcp.sock/mcp", "", ()),
+]
+
+
+def serving(endpoint: str, peer: str = "") -> World:
+    """A server at this endpoint."""
+    prm = endpoint.replace("/mcp", "/.well-known/oauth-protected-resource/mcp")
+    documents = {prm: {**RESOURCE, "resource": endpoint}, ASM: SERVER}
+    return World(documents=documents, peer=peer, gives_refresh=True)
+
+
+@pytest.mark.parametrize(("endpoint", "peer", "allowed", "reason"), EXPOSED)
+def test_no_token_goes_over_http_to_where_others_read_it(
+    endpoint: str, peer: str, allowed: tuple[str, ...], reason: str
+) -> None:
+    """Whether the server refuses a request, or is asked for its metadata first."""
+    for first in (False, True):
+        options = Authorization(allowed_hosts=allowed, log_in_first=first)
+        bench = Bench(serving(endpoint, peer), options, endpoint=endpoint).start()
+        if not first:
+            assert isinstance(bench.refused(peer=peer), GiveUp)
+        assert bench.error.reason == reason
+        assert bench.world.opened == []
+        assert bench.forms() == []
+
+
+@pytest.mark.parametrize(("endpoint", "peer", "allowed"), HIDDEN)
+def test_a_token_goes_where_others_do_not_read_it(
+    endpoint: str, peer: str, allowed: tuple[str, ...]
+) -> None:
+    world, options = serving(endpoint, peer), Authorization(allowed_hosts=allowed)
+    bench = Bench(world, options, endpoint=endpoint).start()
+    assert isinstance(bench.refused(peer=peer), SendAgain)
+    assert bench.header == "Bearer token-1"
+    assert Bench(world, options, endpoint=endpoint).start().header == "Bearer token-1"
+
+
+def test_no_secret_goes_over_http_to_an_old_server_behind_a_proxy() -> None:
+    """At a server of 2025-03-26 the token endpoint is at its own origin, and so is plain, too."""
+    client = OAuthClient(client_id="c", client_secret="hush", issuer="http://h")
+    bench = Bench(
+        World(documents={}),
+        Authorization(client=client, grant=ClientCredentials()),
+        endpoint="http://h/mcp",
+        is_legacy_allowed=True,
+    ).start()
+    bench.refused(peer="")
+    assert bench.error.reason == "unknown_address"
+    assert bench.world.asked == []
+
+
+def test_a_stored_token_of_a_server_that_may_be_public_stays_at_home() -> None:
+    """Neither it nor the refresh token is sent once the application trusts the host no more."""
     endpoint = "http://h/mcp"
-    prm = "http://h/.well-known/oauth-protected-resource/mcp"
-    world = World(documents={prm: {**RESOURCE, "resource": endpoint}, ASM: SERVER})
-    bench = Bench(world, endpoint=endpoint).start()
-    verdict = bench.refused(peer=peer)
-    if is_refused:
-        assert isinstance(verdict, GiveUp)
-        assert verdict.error.reason == "insecure_endpoint"
-    else:
-        assert bench.header == "Bearer token-1"
+    world = serving(endpoint)
+    world.lifetime = 100.0
+    trusted = Authorization(allowed_hosts={"h"})
+    bench = Bench(world, trusted, endpoint=endpoint).start()
+    bench.refused(peer="")
+    for passed in (0, 100):
+        world.wall_time += passed
+        again = Bench(world, endpoint=endpoint).start()
+        assert again.header == ""
+        assert len(again.forms()) == 1
+    assert Bench(world, trusted, endpoint=endpoint).start().header == "Bearer token-2"
+
+
+@pytest.mark.parametrize("peer", [PUBLIC, ""])
+def test_a_private_name_that_leads_elsewhere_gets_the_token_once(peer: str) -> None:
+    endpoint = "http://h/mcp"
+    bench = Bench(serving(endpoint), endpoint=endpoint).start()
+    bench.refused(peer=PRIVATE)
+    assert bench.header == "Bearer token-1"
+    assert isinstance(bench.refused(peer=peer), GiveUp)
+    assert bench.header == ""
+    assert not bench.flow.is_busy
+    bench.refused(peer=PRIVATE)
+    assert bench.header == "Bearer token-2"

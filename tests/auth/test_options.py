@@ -80,14 +80,21 @@ def test_a_client_has_what_its_method_needs(method: str, needed: str) -> None:
         OAuthClient(client_id="c", auth_method=method)
 
 
+def test_an_assertion_and_its_client_have_one_issuer() -> None:
+    client = OAuthClient(client_id="c", issuer="https://a")
+    assert Authorization(client=client, grant=JwtAssertion("x", "https://a")).grant is not None
+    with pytest.raises(LocalProtocolError, match="issuer"):
+        Authorization(client=client, grant=JwtAssertion("x", "https://b"))
+
+
 def test_settings() -> None:
     options = Authorization(scopes=("a", "b"), allowed_hosts=["IDP"])
     assert (options.scopes, options.allowed_hosts) == (("a", "b"), frozenset({"idp"}))
     assert Authorization(scopes="a b").scopes == ("a", "b")
     assert Authorization().needs_person
-    assert not Authorization(grant=JwtAssertion("x")).needs_person
+    assert not Authorization(grant=JwtAssertion("x", "https://as")).needs_person
 
 
 def test_no_secret_is_in_a_repr() -> None:
     identity = IdentityAssertion(token_endpoint="https://h/x", client=CLIENT, subject_token="hush")
-    assert "hush" not in repr((identity, JwtAssertion("hush")))
+    assert "hush" not in repr((identity, JwtAssertion("hush", "https://as")))

@@ -319,6 +319,25 @@ def test_a_given_client_that_has_changed_cannot_refresh(secret: str | None) -> N
     assert bench.header == ""
 
 
+@pytest.mark.parametrize("issuer", ["https://honest", None])
+@pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
+def test_a_secret_does_not_go_to_an_issuer_that_registered_the_same_id(
+    issuer: str | None, method: str
+) -> None:
+    """A server can register a client under the id of one that another issuer knows."""
+    server = {**SERVER, "token_endpoint_auth_methods_supported": [method]}
+    shared = world(documents={PRM: RESOURCE, ASM: server})
+    registered = {"client_id": "robot", "client_secret": "x", "token_endpoint_auth_method": method}
+    shared.answers["https://as/register"] = lambda asked: (201, registered)
+    assert logged_in(shared).header == "Bearer token-1"
+    shared.wall_time += 100
+    shared.asked.clear()
+    given = OAuthClient(client_id="robot", client_secret="hush", issuer=issuer)
+    bench = Bench(shared, Authorization(client=given)).start()
+    assert bench.urls == []
+    assert bench.header == ""
+
+
 def test_a_given_client_and_a_metadata_document_can_refresh() -> None:
     url = "https://app.example/client.json"
     server = {**SERVER, "client_id_metadata_document_supported": True}
@@ -657,3 +676,36 @@ def test_the_text_of_an_error_can_be_evolved_for_each_request() -> None:
     error = AuthorizationFailed("x", reason="y", url="z", method="m", request_id=1)
     assert (error.reason, error.url, error.method, error.request_id) == ("y", "z", "m", 1)
     assert attrs.has(CredentialsKey)
+
+
+def test_a_registration_keeps_what_another_process_has_stored_meanwhile() -> None:
+    shared = world()
+    logged_in(shared)
+    ((key, theirs),) = shared.stored.items()
+    shared.stored.clear()
+    shared.person = lambda url: None
+
+    def register(asked: Asked) -> Answer:
+        shared.stored[key] = theirs
+        return 201, {"client_id": "mine"}
+
+    shared.answers["https://as/register"] = register
+    bench = Bench(shared).start()
+    bench.refused()
+    assert bench.flow.state is AuthorizationState.LOGIN
+    stored = Saved.parse(shared.stored[key])
+    assert stored.clients["https://as"].client_id == "mine"
+    assert stored.tokens is not None
+    assert stored.tokens.access_token == "token-1"
+
+
+@pytest.mark.parametrize("error", ["invalid_grant", "invalid_client"])
+def test_the_storage_is_not_locked_while_a_person_logs_in(error: str) -> None:
+    """Other processes use the credentials meanwhile, and a person may take minutes."""
+    bench = logged_in(shared := world())
+    shared.answers["https://as/token"] = lambda asked: (400, {"error": error})
+    shared.person = lambda url: None
+    bench.refused()
+    assert [form["grant_type"] for form in bench.forms()] == ["refresh_token"]
+    assert bench.flow.state is AuthorizationState.LOGIN
+    assert shared.locked == set()

@@ -149,7 +149,7 @@ FLOWS: dict[str, tuple[int, Callable[[], Bench]]] = {
     ),
     "assertion of the platform": (
         3,
-        lambda: flow(options=Authorization(grant=JwtAssertion("a.b.c"))),
+        lambda: flow(options=Authorization(grant=JwtAssertion("a.b.c", "https://as"))),
     ),
     "assertion of the company": (4, of_the_company),
     "DPoP": (5, lambda: dpop(nonce=False)),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import json
 import math
 from typing import Any
 from urllib.parse import parse_qsl
@@ -12,14 +13,17 @@ import pytest
 
 from sansmcp.addresses import AddressClass
 from sansmcp.auth.clients import OAuthClient
-from sansmcp.auth.http import AuthRequest
+from sansmcp.auth.http import AuthRequest, AuthResponse
 from sansmcp.auth.proofs import client_assertion, dpop_proof
 from sansmcp.auth.tokens import ID_JAG, Tokens, read_id_jag, read_tokens, token_request
+from sansmcp.effects import OpenExchange
 from sansmcp.errors import AuthorizationFailed
+from sansmcp.http import RequestHead
 
 from .responses import response
 
 URL = "https://as/token"
+HEAD = RequestHead(method=b"POST", target=b"/token", headers=())
 CLIENT = OAuthClient(client_id="c:ä", client_secret="s /+")
 
 
@@ -37,6 +41,9 @@ def test_basic_authentication_encodes_both_parts_and_leaves_the_body_alone() -> 
     assert basic(request) == b"c%3A%C3%A4:s+%2F%2B"
     assert form(request) == {"grant_type": "x"}
     assert request.method == b"POST"
+    repeated = token_request(URL, CLIENT, "client_secret_basic", {"a": "b"}, repeats_id=True)
+    assert basic(repeated) == basic(request)
+    assert form(repeated) == {"a": "b", "client_id": "c:ä"}
     bare = token_request(URL, OAuthClient(client_id="c"), "client_secret_basic", {"a": "b"})
     assert basic(bare) == b"c:"
 
@@ -89,6 +96,16 @@ def test_a_response() -> None:
     assert (bare.is_dpop, bare.lifetime, bare.scopes) == (True, math.inf, None)
 
 
+@pytest.mark.parametrize("kind", [{}, {"token_type": None}, {"token_type": ""}])
+def test_a_token_without_a_type_is_a_bearer_token(kind: dict[str, Any]) -> None:
+    assert not read_tokens(response({"access_token": "t", **kind})).is_dpop
+
+
+def test_a_token_is_one_even_with_an_error_beside_it() -> None:
+    assert read_tokens(response({"access_token": "t", "error": ""})).access_token == "t"
+    assert read_tokens(response({"access_token": "t", "error": "x"})).access_token == "t"
+
+
 @pytest.mark.parametrize("seconds", [0, 0.5, "0", -1])
 def test_a_lifetime_that_is_none(seconds: Any) -> None:
     document = {"access_token": "t", "token_type": "Bearer", "expires_in": seconds}
@@ -107,7 +124,8 @@ def test_a_lifetime_that_is_none(seconds: Any) -> None:
         (200, {"access_token": "a b", "token_type": "Bearer"}, "no_token"),
         (200, {"access_token": "a\r\nx: y", "token_type": "Bearer"}, "no_token"),
         (200, {"access_token": "\u00e4", "token_type": "Bearer"}, "no_token"),
-        (200, {"access_token": "a"}, "unknown_token_type"),
+        (200, {"error": "invalid_grant"}, "invalid_grant"),
+        (200, {"access_token": "a", "token_type": 7}, "unknown_token_type"),
         (200, {"access_token": "a", "token_type": "mac"}, "unknown_token_type"),
     ],
 )
@@ -124,8 +142,9 @@ def test_an_identity_assertion() -> None:
         read_id_jag(response({**document, "issued_token_type": "x"}))
     with pytest.raises(AuthorizationFailed, match="no access_token"):
         read_id_jag(response({"issued_token_type": ID_JAG}))
-    with pytest.raises(AuthorizationFailed, match="HTTP 403"):
-        read_id_jag(response({"error": "x"}, 403))
+    for status in (403, 200):
+        with pytest.raises(AuthorizationFailed, match=f"HTTP {status}: x"):
+            read_id_jag(response({"error": "x"}, status))
 
 
 TOKENS = Tokens(
@@ -173,12 +192,44 @@ def test_tokens_are_refreshed_a_little_early(lifetime: float, left: float, expir
     assert not attrs.evolve(TOKENS, lifetime=math.inf, expires_at=math.inf).is_expired(1e12)
 
 
+SENT: dict[str, tuple[OAuthClient | None, str, dict[str, str]]] = {
+    "code": (None, "none", {"code": "hush hush"}),
+    "verifier": (None, "none", {"code_verifier": "hush hush"}),
+    "refresh token": (None, "none", {"refresh_token": "hush hush"}),
+    "assertion": (None, "none", {"assertion": "hush hush"}),
+    "identity": (None, "none", {"subject_token": "hush hush"}),
+    "secret": (OAuthClient(client_id="c", client_secret="hush hush"), "client_secret_post", {}),
+    "header": (OAuthClient(client_id="c", client_secret="hush hush"), "client_secret_basic", {}),
+}
+
+
+@pytest.mark.parametrize(("client", "method", "form"), SENT.values(), ids=SENT)
+def test_no_error_repeats_what_was_sent(
+    client: OAuthClient | None, method: str, form: dict[str, str]
+) -> None:
+    """Whatever the server writes into its errors, as it came or as a form has it."""
+    request = token_request(URL, client, method, form)
+    echoes = ["hush hush", "hush+hush", dict(request.headers).get(b"authorization", b"").decode()]
+    for echo in filter(None, echoes):
+        for document in (
+            {"error": f"no {echo}", "error_description": f"{'x' * 295}{echo}"},
+            {"access_token": "t", "token_type": f"{echo}"},
+        ):
+            answer = AuthResponse(request, 200, (), json.dumps(document).encode())
+            with pytest.raises(AuthorizationFailed) as caught:
+                read_tokens(answer)
+            shown = f"{caught.value} {caught.value.reason}"
+            assert "hush" not in shown
+            assert echo.removeprefix("Basic ") not in shown
+
+
 def test_no_secret_is_in_a_repr() -> None:
     found = read_tokens(
         response({"access_token": "hush", "token_type": "Bearer", "refresh_token": "hush"})
     )
     request = token_request(URL, CLIENT, "client_secret_basic", {"code": "hush"})
-    assert "hush" not in repr((TOKENS, found, request))
+    effect = OpenExchange(exchange=1, url=URL, head=HEAD, body=request.body)
+    assert "hush" not in repr((TOKENS, found, request, effect, request.body))
 
 
 def test_the_assertion_of_a_client() -> None:

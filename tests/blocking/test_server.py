@@ -13,6 +13,7 @@ import pytest
 
 import sansmcp
 import sansmcp_blocking
+import sansmcp_tools
 from sansmcp import Disconnected, JsonRpcError, Limits, LocalProtocolError, RequestCancelled
 from sansmcp.events import Reconnecting
 from sansmcp.revisions import HANDSHAKE_VERSIONS
@@ -61,6 +62,40 @@ def test_handlers_that_fail(start: Start, world: ToolApp, caplog: pytest.LogCapt
         assert client.call_tool("echo")["echo"] == {}
     assert "hunter2" in caplog.text
     assert "plain functions" in caplog.text
+
+
+def test_async_handlers_are_refused_when_the_server_is_made() -> None:
+    """With their names, instead of at the first call."""
+    app = sansmcp.App("async")
+
+    @app.handler("tools/call")
+    async def call_tool(call: Call) -> Any:
+        return {}
+
+    @app.fallback
+    async def forward(call: Call) -> Any:
+        return {}
+
+    with pytest.raises(LocalProtocolError, match=r"'tools/call', the fallback\. Write def"):
+        sansmcp_blocking.serve(app, http=("127.0.0.1", 0))
+    tools = sansmcp_tools.Tools("async")
+
+    @tools.tool
+    def plain() -> None:
+        """Do nothing."""
+
+    @tools.resource("a://{b}")
+    async def read(b: str) -> str:
+        return b
+
+    for number in range(6):
+
+        @tools.tool(name=f"tool{number}")
+        async def work() -> None:
+            """Do nothing."""
+
+    with pytest.raises(LocalProtocolError, match=r"the tool 'tool0', .* and others\. Write def"):
+        sansmcp_blocking.serve(tools, http=("127.0.0.1", 0))
 
 
 def notify_much(call: Call) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 import sansmcp_blocking
 from sansmcp import Disconnected
+from sansmcp_blocking import _process
 
 from ..trio.programs import foreign, outside
 
@@ -38,12 +39,13 @@ def server(**settings: Any) -> list[str]:
     return [sys.executable, program, json.dumps(settings)]
 
 
-def test_a_file_is_read_and_a_file_is_written(tmp_path: Path) -> None:
+@pytest.mark.parametrize("threads", [False, True])
+def test_a_file_is_read_and_a_file_is_written(tmp_path: Path, threads: bool) -> None:
     asked, answered = tmp_path / "asked", tmp_path / "answered"
     asked.write_text(json.dumps(REQUEST) + "\n")
     with asked.open() as stdin, answered.open("w") as stdout:
         done = subprocess.run(
-            server(),
+            server(threads=threads),
             stdin=stdin,
             stdout=stdout,
             stderr=subprocess.PIPE,
@@ -103,5 +105,19 @@ def test_the_end_of_a_process_is_seen_where_the_system_has_no_descriptor_for_it(
     with (
         sansmcp_blocking.connect(foreign("plain")) as client,
         pytest.raises(Disconnected, match="ended with status 3"),
+    ):
+        client.call("leave", {"status": 3})
+
+
+def test_streams_that_threads_read_and_write(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on Windows, where nothing waits for pipes: nothing is lost, and each end is seen."""
+    monkeypatch.setattr(_process, "_pipes_of", _process.socket_pipes_of)
+    text = 1_000_000 * "x"
+    with sansmcp_blocking.connect(server(threads=True), env=outside()) as client:
+        for _ in range(3):
+            assert client.call_tool("echo", {"text": text})["echo"] == {"text": text}
+    with (
+        sansmcp_blocking.connect(foreign()) as client,
+        pytest.raises(Disconnected, match="has ended with status 3:\nI\nhave to go"),
     ):
         client.call("leave", {"status": 3})

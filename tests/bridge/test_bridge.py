@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Callable, Coroutine, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ import sansmcp_asyncio
 from sansmcp import CallError, JsonRpcError, LocalProtocolError
 from sansmcp.events import ProgressReceived, ServerNotified
 from sansmcp.relay import ToolFilter
+from sansmcp.skills import EXTENSION
 from sansmcp.types import HTTP_SSE
 from sansmcp_asyncio import Call
 from sansmcp_bridge import Bridge, Upstream, open_bridge
@@ -194,9 +196,9 @@ def test_several_servers_become_one(version: str) -> None:
                 await client.call_tool("same")
             prompts = (await client.list_prompts())["prompts"]
             assert [each["name"] for each in prompts] == ["one-prompt", "two-prompt"]
-            assert (await client.get_prompt("two-prompt"))["description"] == "two"
+            assert (await client.get_prompt("two-prompt")).get("description") == "two"
             for uri in ("two://a", "two://by/7"):
-                assert (await client.read_resource(uri))["contents"][0]["text"] == "two"
+                assert (await client.read_resource(uri))["contents"][0].get("text") == "two"
             with pytest.raises(JsonRpcError, match="Unknown uri"):
                 await client.read_resource("three://a")
             for reference in (
@@ -216,6 +218,100 @@ def test_several_servers_become_one(version: str) -> None:
                 await client.call("com.example/odd")
 
     bridged({"one": named("one", "a", "same"), "two": named("two", "b", "same")}, use)
+
+
+def shown(name: str, tool: str, page: str) -> sansmcp.App:
+    """A server with a tool that a page shows, which is in no list (SEP-1865)."""
+    app = sansmcp.App(name)
+
+    @app.handler("tools/list")
+    def list_tools(call: Call) -> Any:
+        meta = {"ui": {"resourceUri": page}}
+        return {"tools": [{"name": tool, "inputSchema": {"type": "object"}, "_meta": meta}]}
+
+    @app.handler("resources/read")
+    def read(call: Call) -> Any:
+        meta = {"ui": {"prefersBorder": True}}
+        return {"contents": [{"uri": call.params["uri"], "text": name, "_meta": meta, "new": 1}]}
+
+    return app
+
+
+def test_the_page_of_a_tool_is_read_from_the_server_of_the_tool() -> None:
+    async def use(bridge: Bridge, _: Any) -> None:
+        async with sansmcp_asyncio.connect(bridge.url) as client:
+            tools = (await client.list_tools())["tools"]
+            pages = [tool.get("_meta", {})["ui"]["resourceUri"] for tool in tools]
+            assert pages == ["ui://one/view", "ui://both/view", "ui://both/view"]
+            found = (await client.read_resource("ui://one/view"))["contents"]
+            meta = {"ui": {"prefersBorder": True}}
+            assert found == [{"uri": "ui://one/view", "text": "one", "_meta": meta, "new": 1}]
+            with pytest.raises(JsonRpcError, match="not clear"):
+                await client.read_resource("ui://both/view")
+            with pytest.raises(JsonRpcError, match="Unknown uri"):
+                await client.read_resource("ui://none/view")
+
+    apps = {
+        "one": shown("one", "a", "ui://one/view"),
+        "two": shown("two", "b", "ui://both/view"),
+        "three": shown("three", "c", "ui://both/view"),
+    }
+    bridged(apps, use)
+
+
+def _claims(listed: dict[str, Any], call: Call) -> dict[str, Any]:
+    return listed
+
+
+def claiming(**claims: Any) -> sansmcp.App:
+    """A server that says that pages of others are its own: in lists, by method."""
+    app = sansmcp.App("claiming", capabilities={"extensions": {EXTENSION: {}}})
+    for method, member in (
+        ("skills/list", "skills"),
+        ("resources/list", "resources"),
+        ("resources/templates/list", "resourceTemplates"),
+    ):
+        app.handler(method)(partial(_claims, {member: claims.get(member, [])}))
+
+    @app.handler("resources/read")
+    def read(call: Call) -> Any:
+        return {"contents": [{"uri": call.params["uri"], "text": "claimed"}]}
+
+    return app
+
+
+@pytest.mark.parametrize(
+    ("claims", "match"),
+    [
+        ({"resourceTemplates": [{"uriTemplate": "ui://one/{+all}", "name": "all"}]}, None),
+        ({"resources": [{"uri": "ui://one/view", "name": "view"}]}, "listed by: one, claiming"),
+        ({"skills": [{"uri": "ui://one/SKILL.md"}]}, "listed by: claiming, one"),
+    ],
+)
+def test_no_server_has_the_page_of_a_tool_of_another(claims: Any, match: str | None) -> None:
+    """Nothing that a server lists puts its page in place of the one of another server's tool."""
+
+    async def use(bridge: Bridge, _: Any) -> None:
+        async with sansmcp_asyncio.connect(bridge.url) as client:
+            await client.list_tools()
+            if match is None:
+                found = await client.read_resource("ui://one/view")
+                assert found["contents"][0].get("text") == "one"
+            else:
+                with pytest.raises(JsonRpcError, match=match):
+                    await client.read_resource("ui://one/view")
+
+    bridged({"one": shown("one", "a", "ui://one/view"), "claiming": claiming(**claims)}, use)
+
+
+def test_a_skill_of_another_server_does_not_have_what_a_server_lists() -> None:
+    async def use(bridge: Bridge, _: Any) -> None:
+        async with sansmcp_asyncio.connect(bridge.url) as client:
+            with pytest.raises(JsonRpcError, match="listed by: claiming, one"):
+                await client.read_resource("one://a")
+
+    skills = [{"uri": "one:/SKILL.md"}]
+    bridged({"one": named("one", "a"), "claiming": claiming(skills=skills)}, use)
 
 
 def test_a_server_that_is_away_is_left_out() -> None:
@@ -239,19 +335,27 @@ def test_a_server_that_is_away_is_left_out() -> None:
 
 def test_a_list_without_an_end_is_cut() -> None:
     lines: list[str] = []
-    endless = sansmcp.App("endless")
+    endless, circle = sansmcp.App("endless"), sansmcp.App("circle")
 
     @endless.handler("tools/list")
-    def list_tools(call: Call) -> Any:
+    def list_more_and_more(call: Call) -> Any:
+        number = int((call.params or {}).get("cursor", "0")) + 1
         tool = {"name": "again", "inputSchema": {"type": "object"}}
-        return {"tools": [tool], "nextCursor": "again"}
+        return {"tools": [tool], "nextCursor": str(number)}
+
+    @circle.handler("tools/list")
+    def list_in_circles(call: Call) -> Any:
+        tool = {"name": "round", "inputSchema": {"type": "object"}}
+        return {"tools": [tool], "nextCursor": "round"}
 
     async def use(bridge: Bridge, serving: list[sansmcp_asyncio.RunningServer]) -> None:
         async with sansmcp_asyncio.connect(bridge.url) as client:
             listed = await client.list_tools()
-            assert [tool["name"] for tool in listed["tools"]] == ["a", "again"]
+            assert [tool["name"] for tool in listed["tools"]] == ["a", "again", "round"]
 
-    bridged({"one": named("one", "a"), "endless": endless}, use, log=lines.append)
+    apps = {"one": named("one", "a"), "endless": endless, "circle": circle}
+    bridged(apps, use, log=lines.append)
+    assert "circle: tools/list repeats a cursor; the rest is left out" in lines
     assert "endless: tools/list has more than 100 pages; the rest is left out" in lines
 
 
@@ -333,21 +437,72 @@ asyncio.run(sansmcp_asyncio.serve(app, stdio=True, versions=sys.argv[1:]))
 
 @pytest.mark.parametrize("served", [(OLD,), (OLD, NEW), (NEW,)])
 @pytest.mark.parametrize("shared", [True, False])
-def test_the_process_of_a_session_has_its_handshake_if_it_can(served: Any, shared: bool) -> None:
+@pytest.mark.parametrize("has_url", [True, False])
+def test_a_session_has_its_handshake_with_the_server_if_that_has_one(
+    served: Any, shared: bool, has_url: bool
+) -> None:
     server = [sys.executable, "-c", REVISION_SERVER, *served]
 
     async def main() -> None:
+        async with AsyncExitStack() as stack:
+            target: Any = server
+            if has_url:
+                running = sansmcp_asyncio.serve(revision_app(), http=LOCAL, versions=served)
+                target = (await stack.enter_async_context(running)).url
+            async with (
+                open_bridge([Upstream("one", target)], http=LOCAL, shared=shared) as bridge,
+                sansmcp_asyncio.connect(bridge.url, versions=(OLD,)) as client,
+            ):
+                assert await text_of(client, "a") == served[-1 if shared else 0]
+
+    run(main())
+
+
+def revision_app() -> sansmcp.App:
+    app = sansmcp.App("one")
+
+    @app.handler("tools/call")
+    async def call_tool(call: Call) -> Any:
+        text = {"type": "text", "text": call.peer.revision.name}
+        if call.params["name"] == "ask":
+            await call.ask("elicitation/create", FORM)
+        return {"content": [text]}
+
+    return app
+
+
+FORM: Any = {"message": "?", "requestedSchema": {"type": "object", "properties": {}}}
+
+
+@pytest.mark.parametrize("down", ["http", "stdio"])
+def test_a_server_that_asks_in_the_old_way_reaches_old_clients(down: str) -> None:
+    """It cannot ask so at 2026-07-28, which it also serves."""
+
+    async def main() -> None:
         async with (
-            open_bridge([Upstream("one", server)], http=LOCAL, shared=shared) as bridge,
-            sansmcp_asyncio.connect(bridge.url, versions=(OLD,)) as client,
+            sansmcp_asyncio.serve(revision_app(), http=LOCAL) as serving,
+            open_bridge([Upstream("one", serving.url)], http=LOCAL) as bridge,
         ):
-            assert await text_of(client, "a") == served[-1 if shared else 0]
+            target = bridge.url if down == "http" else command("bridge", serving.url)
+            for version, can_be_asked in ((OLD, True), (NEW, False)):
+                async with sansmcp_asyncio.connect(
+                    target, versions=(version,), capabilities=ASKED, request_handlers=ANSWERS
+                ) as client:
+                    assert await text_of(client, "a") == version
+                    try:
+                        assert await text_of(client, "ask") == version
+                    except JsonRpcError:
+                        assert not can_be_asked
 
     run(main())
 
 
 @pytest.mark.parametrize(("delay", "kind"), [(0, "application/json"), (0.2, "text/event-stream")])
-def test_a_result_that_comes_soon_is_json(delay: float, kind: str) -> None:
+def test_a_result_that_comes_soon_is_json(
+    delay: float, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not delay:  # a busy machine may take longer than the default
+        monkeypatch.setattr("sansmcp_bridge._bridge._STREAM_AFTER", 30.0)
     app = sansmcp.App("one")
 
     @app.handler("tools/call")

@@ -15,6 +15,7 @@ from sansmcp_cli._bridge import fast_http11
 
 from ..cli.conftest import command, run, started
 from ..cli.conftest import config as config
+from ..ports import free_port
 from .processes import STDIO, running
 
 
@@ -87,6 +88,30 @@ def test_the_trace_names_both_sides() -> None:
     assert "upstream > starts " in done.err
 
 
+def test_the_trace_shows_no_secret_of_a_command() -> None:
+    ping = '{"jsonrpc":"2.0","id":1,"method":"tools/list"}\n'
+    secret = ("--api-key", "hunter2", "--header", "Authorization: Bearer abc", "db://me:pass@h")
+    for level in ("--trace", "--trace=full"):
+        done = run("bridge", "--to", "stdio", level, "--", "./nosuch", *secret, input=ping)
+        assert "upstream > starts ./nosuch --api-key ... --header ... db://...@h" in done.err
+        assert not any(word in done.err for word in ("hunter2", "Bearer", "pass@"))
+
+
+PING = '{"jsonrpc":"2.0","id":"a","method":"ping"}\n{"jsonrpc":"2.0","method":"x"}\n{\n'
+
+
+@pytest.mark.parametrize("server", ["dead", "away"])
+def test_a_client_whose_upstream_server_cannot_be_reached_gets_an_error(server: str) -> None:
+    """It gets it soon after it has closed its end, although the server is still tried."""
+    words = ("--", "false") if server == "dead" else (f"http://127.0.0.1:{free_port()}/mcp",)
+    done = run("bridge", "--to", "stdio", *words, input=PING)
+    assert done.status == 1
+    (line,) = done.out.splitlines()
+    answer = json.loads(line)
+    assert (answer["id"], answer["error"]["code"]) == ("a", -32603)
+    assert answer["error"]["message"].startswith("The upstream server cannot be reached: ")
+
+
 def test_a_client_that_speaks_no_json() -> None:
     done = run("bridge", "--to", "stdio", "--", *STDIO, input="hello\n")
     assert done.status == 0
@@ -99,6 +124,7 @@ def test_a_client_that_speaks_no_json() -> None:
         ((), "Which server?"),
         (("http://a/mcp", "b"), "what is 'b'?"),
         (("http://a/mcp", "--config", "x"), "Either --config or one server"),
+        (("--config", "x", "--header", "Authorization: y"), "would go to all servers"),
         (("--config", "missing.json"), "Cannot read missing.json"),
         (("--to", "http", "--", "false"), "The server process"),
     ],
@@ -115,10 +141,11 @@ def test_wrong_usage(words: tuple[str, ...], error: str) -> None:
     [
         ({}, "has no servers"),
         ({"a": {}}, 'a needs either a "url" or a "command"'),
-        ({"a": {"command": "x", "cwd": 1}}, 'a: "cwd" must be a text'),
+        ({"a": {"command": "x", "cwd": [1]}}, 'a: "cwd" must be a text'),
+        ({"a": {"command": "x", "disabled": True}}, "has no servers to be used"),
         (
             {"a": {"command": "x", "env": {"B": "${SANSMCP_NOT_SET}"}}},
-            "a needs the environment variable SANSMCP_NOT_SET, which is not set",
+            'a: "env.B" needs the environment variable SANSMCP_NOT_SET, which is not set',
         ),
     ],
     ids=str,

@@ -29,6 +29,17 @@ ASKS: dict[str, tuple[str, dict[str, Any]]] = {
         "elicitation/create",
         {"message": "Really?", "requestedSchema": {"type": "object", "properties": {}}},
     ),
+    "agree": (
+        "elicitation/create",
+        {
+            "message": "Agreed?",
+            "requestedSchema": {
+                "type": "object",
+                "properties": {"agreed": {"type": "boolean"}},
+                "required": ["agreed"],
+            },
+        },
+    ),
     "pay": (
         "elicitation/create",
         {

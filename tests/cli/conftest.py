@@ -43,7 +43,9 @@ def command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "sansmcp_cli", *arguments]
 
 
-def run(*arguments: str, cwd: Path = ROOT, input: str = "") -> CompletedCommand:
+def run(
+    *arguments: str, cwd: Path = ROOT, input: str = "", encoding: str = "utf-8"
+) -> CompletedCommand:
     """Run the command to its end."""
     done = subprocess.run(
         command(*arguments),
@@ -52,7 +54,7 @@ def run(*arguments: str, cwd: Path = ROOT, input: str = "") -> CompletedCommand:
         input=input,
         capture_output=True,
         timeout=60,
-        encoding="utf-8",
+        encoding=encoding,
         check=False,
     )
     return CompletedCommand(done.returncode, done.stdout, done.stderr)

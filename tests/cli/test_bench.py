@@ -37,6 +37,7 @@ def test_what_is_no_recording(tmp_path: Path, recording: bytes, reason: str) -> 
 def test_other_libraries_are_measured_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     recording = tmp_path / "stream.txt"
     recording.write_bytes(encode_event(b'{"jsonrpc":"2.0","method":"notifications/message"}') * 3)
+    pytest.importorskip("mcp", reason="needs mcp")
     shown = run_in_process("bench", str(recording), "--with", "mcp")
     assert (shown.status, shown.err) == (0, "")
     rows = [row for row in shown.out.splitlines() if row.startswith("mcp: ")]

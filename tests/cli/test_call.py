@@ -108,7 +108,7 @@ def test_a_wrong_path_is_told_with_the_servers_own_words(url: str) -> None:
         ("http://127.0.0.1:1/mcp", "Connection refused"),
         (
             "http://name.invalid/mcp",
-            "got no response from http://name.invalid/mcp: ",
+            "http://name.invalid/mcp cannot be reached: ",
         ),
         ("ftp://127.0.0.1/", "Not an http or https URL"),
         ("localhost", "Not a URL, nor the name of a server: 'localhost'; write http://localhost"),
@@ -148,6 +148,8 @@ def test_what_a_command_prints_that_does_not_end() -> None:
 class Denying(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         self.send_response(403 if self.path.startswith("/forbidden") else 401)
+        if self.path.endswith("?key"):
+            self.send_header("WWW-Authenticate", "ApiKey")
         if self.path.endswith("?realm"):
             self.send_header("WWW-Authenticate", 'Basic realm="mcp"')
         self.send_header("Content-Length", "0")
@@ -161,7 +163,13 @@ class Denying(BaseHTTPRequestHandler):
     ("path", "said", "do"),
     [
         ("/?realm", '(Basic realm="mcp")', "Send credentials with --header '{}: Basic ...'"),
-        ("/forbidden?realm", "this", "Send other credentials with --header '{}: Basic ...'"),
+        ("/forbidden?realm", "this", "Send credentials with --header '{}: Basic ...'"),
+        (
+            "/?key",
+            "(ApiKey)",
+            "Send a key with --header '{}: ApiKey ...', or in the header that its documentation "
+            "names, such as --header 'X-API-Key: ...'",
+        ),
         ("/", "authorization", "Or send credentials with --header '{}: Bearer ...'"),
     ],
 )
@@ -223,3 +231,12 @@ def test_an_environment_that_makes_no_sense(variable: str) -> None:
     assert said == "--env takes NAME=VALUE"
     said = failed(run_in_process("call", "--env", "A=secret", "http://localhost/", "tell"))
     assert said.startswith("--env and --inherit-env are for a command")
+
+
+def test_a_full_trace_cuts_nothing(url: str) -> None:
+    long = "x" * 500
+    short = run_in_process("call", "--trace", url, "echo", f"text={long}")
+    assert long not in short.err
+    full = run_in_process("call", "--trace=full", url, "echo", f"text={long}")
+    assert full.err.count(long) >= 2
+    assert '"_meta"' in full.err

@@ -107,6 +107,11 @@ NO_SERVER = (
             "'./nosuch' could not be started: [Errno 2] No such file or directory: './nosuch'",
         ),
         (
+            ("echo", "--", "./nosuch --key secret"),
+            "'./nosuch ...' could not be started: [Errno 2] No such file or directory: "
+            "'./nosuch ...'",
+        ),
+        (
             ("echo", "--timeout", "0.2", *shell("cat > /dev/null")),
             "initialize got no response from the server process within 0.2 s (connect_timeout)",
         ),

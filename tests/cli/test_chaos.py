@@ -323,14 +323,24 @@ def chaos(*arguments: str) -> Generator[tuple[int, Callable[[], list[str]]], Non
         first = out.readline()
         found = re.fullmatch(r"https?://127\.0\.0\.1:(\d+)/mcp\n", first)
         assert found is not None, first
+        lines = [first.strip()]
+        # The command prints a line for each connection, and stands still when nobody reads them: a
+        # pipe holds those of some 800 connections, which a fast machine makes in half a second.
+        reading = threading.Thread(target=lambda: lines.extend(out.read().splitlines()))
+        reading.start()
 
         def stop() -> list[str]:
             process.send_signal(signal.SIGINT)
             assert process.wait(TIMEOUT) == 0
             assert err.read() == ""
-            return [first.strip(), *out.read().splitlines()]
+            reading.join()
+            return lines
 
-        yield int(found[1]), stop
+        try:
+            yield int(found[1]), stop
+        finally:
+            process.kill()
+            reading.join()
 
 
 def talk(port: int) -> bytes:
@@ -384,7 +394,7 @@ def test_the_same_seed_breaks_the_same_connections_at_the_same_bytes() -> None:
 def test_faults_stop() -> None:
     with server() as upstream:
         url = f"http://127.0.0.1:{upstream}/mcp"
-        with chaos("--upstream", url, "--cut", "1", "--quiet-after", "0.5s") as (port, stop):
+        with chaos("--upstream", url, "--cut", "1", "--quiet-after", "5s") as (port, stop):
             while talk(port)[-3:] != b"bye":
                 pass
             assert "no further faults" in stop()

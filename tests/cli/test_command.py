@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.abc
 import json
 import os
 import random
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -23,6 +25,7 @@ from sansmcp_cli import _with_trio
 from sansmcp_cli._adapters import RequestHandlers, Script, ScriptCall, next_call
 from sansmcp_cli._counts import Counts
 from sansmcp_cli._demo import Part
+from sansmcp_cli._main import GROUPS, parser_of
 from sansmcp_cli._output import print_error, print_line
 from sansmcp_local import ConnectSettings, ServeSettings
 
@@ -51,6 +54,7 @@ def test_help_names_all_commands() -> None:
         "list",
         "read",
         "prompt",
+        "skills",
         "raw",
         "listen",
         "replay",
@@ -68,6 +72,43 @@ def test_help_names_all_commands() -> None:
         assert re.search(rf"^\s+{name}\s", shown.out, re.MULTILINE)
 
 
+COMMANDS = [name for names in GROUPS.values() for name in names]
+
+
+@functools.cache
+def help_of(name: str) -> dict[str, list[str]]:
+    """The lines of the help of a command, by the titles of its sections."""
+    sections: dict[str, list[str]] = {"usage": []}
+    for line in run(name, "--help").out.splitlines():
+        if re.match(r"[a-z].*:$", line):
+            sections[line[:-1]] = []
+        elif line:
+            sections[[*sections][-1]].append(line)
+    return sections
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_a_command_has_two_examples_that_can_be_parsed(name: str) -> None:
+    lines = help_of(name)["examples"]
+    assert len(lines) == 2
+    for line in lines:
+        assert len(line) <= 80
+        words = shlex.split(line.partition(" > ")[0])
+        assert words[:2] == ["sansmcp", name]
+        end = words.index("--") if "--" in words else len(words)
+        parser_of([name]).parse_args(words[1:end])
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_options_of_a_command_stand_in_groups_if_they_are_many(name: str) -> None:
+    sections = help_of(name)
+    usage = " ".join(sections["usage"])
+    assert usage.startswith(f"usage: sansmcp {name}")
+    assert "COMMAND [options]" not in usage
+    options = [line for line in sections["options"] if line.startswith("  -")]
+    assert len(options) <= 7
+
+
 @pytest.mark.parametrize(
     "arguments", [(), ("bogus",), ("call",), ("call", "--"), ("serve", "--stdio", "--dual")]
 )
@@ -76,6 +117,40 @@ def test_wrong_usage_is_explained(arguments: tuple[str, ...]) -> None:
     assert used.status == 2
     assert used.out == ""
     assert used.err.startswith("usage: sansmcp")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("lsit",), "there is no command 'lsit'; did you mean list"),
+        (("frobnicate",), "there is no command 'frobnicate'; there are list, call, "),
+        (
+            ("list", "--jsn"),
+            "sansmcp list: error: unrecognized arguments: --jsn; did you mean --js",
+        ),
+        (("call", "--timout=3", "x"), "--timout=3; did you mean --timeout?"),
+        (("serve", "--stdiov2"), "--stdiov2; did you mean --stdio-v2?"),
+        (("serve", "--qqqqq"), "unrecognized arguments: --qqqqq\n"),
+    ],
+)
+def test_a_misspelt_word_is_answered_by_a_near_one(arguments: tuple[str, ...], said: str) -> None:
+    used = run(*arguments)
+    assert used.status == 2
+    assert said in used.err
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("serve", "--stdio-v2"), ("call", "--transport", "stdio-v2", "add", "--", "no-such-command")],
+)
+def test_a_missing_extra_is_named(
+    monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...]
+) -> None:
+    for module in [each for each in sys.modules if each.startswith(("h2.", "sansmcp.http2."))]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.setitem(sys.modules, "h2", None)
+    said = failed(run_in_process(*arguments))
+    assert said == "stdio-v2 needs the extra: pip install 'sansmcp[http2]'"
 
 
 @pytest.mark.parametrize("arguments", [("serve",), ("serve", "--stdio"), ("demo",)])

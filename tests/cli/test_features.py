@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import base64
 import json
+import os
+import sys
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
@@ -23,9 +25,12 @@ TYPES = {
         "deep": {"$ref": "#/$defs/deep"},
         "size": {"enum": ["s", "m"]},
         "is": {"type": "boolean"},
+        "colours": {
+            "anyOf": [{"type": "array", "items": {"$ref": "#/$defs/colour"}}, {"type": "null"}]
+        },
     },
     "required": ["n"],
-    "$defs": {"deep": {"type": "object"}},
+    "$defs": {"deep": {"type": "object"}, "colour": {"enum": ["red", "green"]}},
 }
 
 app = App("shop", "1.0")
@@ -90,6 +95,7 @@ def test_a_list_is_plain_text_elsewhere(shop: str) -> None:
         "      [deep=object]\n"
         "      [size=s | m]\n"
         "      [is=yes or no]\n"
+        "      [colours=list of red | green or null]\n"
         "  free                     Any\\u0007 numbers.\n"
         "      [a=any value]\n"
         "\n"
@@ -114,7 +120,8 @@ endless = App("endless")
 
 @endless.handler("prompts/list", inline=True)
 def list_again(call: BaseCall[Any, Any]) -> dict[str, Any]:
-    return {"prompts": [{"name": "again"}], "nextCursor": "again"}
+    number = int((call.params or {}).get("cursor", 0))
+    return {"prompts": [{"name": f"prompt {number}"}], "nextCursor": str(number + 1)}
 
 
 def test_a_list_without_an_end_is_cut() -> None:
@@ -166,13 +173,15 @@ def test_arguments_have_the_types_of_the_schema(shop: str, adapter: str) -> None
     called = run_in_process("call", shop, "typed", *words, "--adapter", adapter)
     given = {"n": 3, "tags": ["a=b", "2"], "deep": {"x": 1}, "size": "m", "is": True}
     assert json.loads(called.out) == given
+    called = run_in_process("call", shop, "typed", "n=3", "colours=red")
+    assert json.loads(called.out) == {"n": 3, "colours": ["red"]}
     called = run_in_process("call", shop, "free", "a=x", "other=5")
     assert json.loads(called.out) == {"a": "x", "other": 5}
 
 
 SIGNATURE = (
     "; its arguments: typed n=integer from 1 [tags=list of string] [deep=object] [size=s|m] "
-    "[is=yes or no]"
+    "[is=yes or no] [colours=list of red|green or null]"
 )
 
 
@@ -185,6 +194,7 @@ SIGNATURE = (
         (("call", "typed", "n=0"), "n must be 1 or more, got 0"),
         (("call", "typed", "n=1", "n=2"), "n is given 2 times, and takes one value"),
         (("call", "typed", "n=1", "size=l"), "size must be one of s | m, got 'l'"),
+        (("call", "typed", "n=1", "colours=b"), "colours must be one of red | green, got 'b'"),
         (("call", "type", "n=1"), "There is no tool 'type'; did you mean typed?"),
         (("call", "xyz"), "There is no tool 'xyz'; there are typed, free"),
         (("call", "typed", "n=1", "2"), "got '2'"),
@@ -192,7 +202,13 @@ SIGNATURE = (
         (("read",), "Missing URI of a resource; usage: sansmcp read URL URI"),
         (("read", "a:b", "c"), "Too many words: 'c'; usage: sansmcp read URL URI"),
         (("prompt",), "Missing name of a prompt; usage: "),
-        (("prompt", "greet", "Ann"), "Arguments of a prompt are NAME=VALUE, got 'Ann'"),
+        (("prompt", "greet", "Ann"), "The arguments of the prompt are not JSON: "),
+        (("prompt", "greet", "who=a", "[]"), "Arguments are NAME=VALUE, or one JSON object"),
+        (("prompt", "great", "who=a"), "There is no prompt 'great'; did you mean greet?"),
+        (("prompt", "greet"), "greet needs who; its arguments: greet who=text [how=text]"),
+        (("prompt", "greet", "who=a", "x=1"), "greet takes no 'x'; its arguments: greet who=text"),
+        (("read", "logo"), "Not a URI: 'logo'; the server's are shown by: sansmcp list"),
+        (("list", "--answer", "x"), "--answer takes NAME=VALUE, got 'x'"),
         (("raw",), "Missing method; usage: sansmcp raw URL METHOD [JSON]"),
         (("raw", "ping", "["), "The parameters are not JSON: "),
         (("raw", "ping", "[]"), "The parameters must be a JSON object"),
@@ -253,9 +269,13 @@ def test_a_name_stands_for_a_command_in_the_form_of_other_clients(folder: Path) 
         ('[servers.a]\nurl = "http://x/"\nheaders = 1', '"headers" must be a table of texts'),
         (
             '[servers.a]\nurl = "http://x/"\nheaders = {b = "${NO_SUCH}"}',
-            "a needs the environment variable NO_SUCH, which is not set",
+            'a: "headers.b" needs the environment variable NO_SUCH, which is not set',
         ),
         ('[servers.ab]\nurl = "http://x/"', "did you mean 'ab'?"),
+        (
+            '[servers.a]\nurl = "http://x/"\ndisabled = true',
+            "The configuration disables 'a'; remove that to use it",
+        ),
     ],
 )
 def test_a_configuration_that_is_wrong(folder: Path, text: str, said: str) -> None:
@@ -272,3 +292,68 @@ def test_secrets_are_never_shown(folder: Path, capsys: pytest.CaptureFixture[str
     shown = capsys.readouterr()
     assert "127.0.0.1:1" in shown.err
     assert "sesame" not in shown.err + shown.out
+
+
+def test_the_transport_can_be_named(url: str, folder: Path) -> None:
+    """In a file, and by an option: only the one of 2024-11-05 is tried then."""
+    entry = {"type": "sse", "url": url}
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"old": entry}}))
+    for words in (("old",), ("--transport", "sse", url)):
+        called = run_in_process("call", *words, "add", "a=1", "b=2")
+        assert called.status == 1
+        assert "GET" in called.err
+    assert run_in_process("call", "old", "add", "a=1", "b=2", "--transport", "http").out == "3\n"
+    said = failed(run_in_process("call", "add", "--transport", "sse", "--", "server"))
+    assert said == "--transport http or sse is for a URL; a command has stdio-v2"
+    said = failed(run_in_process("call", "--transport", "stdio-v2", url, "add"))
+    assert said == "--transport stdio-v2 is for a command; a URL has http or sse"
+
+
+def test_a_process_can_speak_http2(folder: Path) -> None:
+    """By an option, and as a file has it."""
+    pytest.importorskip("h2")
+    command = [sys.executable, "-m", "sansmcp_cli", "serve", "--stdio-v2"]
+    words = ("--transport", "stdio-v2", "--inherit-env", "--", *command)
+    assert run_in_process("call", "add", "a=1", "b=2", *words).out == "3\n"
+    entry = {
+        "type": "stdio-v2",
+        "command": command[0],
+        "args": command[1:],
+        # A value with a $ names a variable: make sets such ones.
+        "env": {name: value for name, value in os.environ.items() if "$" not in value},
+    }
+    (folder / "mcp.json").write_text(json.dumps({"mcpServers": {"new": entry}}))
+    assert run_in_process("call", "new", "add", "a=1", "b=2").out == "3\n"
+
+
+def test_the_arguments_of_a_prompt_may_be_an_object(shop: str) -> None:
+    got = run_in_process("prompt", shop, "greet", '{"who": "Ann", "how": "well"}', "--json")
+    assert "Greet Ann" in json.loads(got.out)["messages"][0]["content"]["text"]
+
+
+def test_a_program_is_no_url() -> None:
+    said = failed(run_in_process("list", "server.py"))
+    assert said == "server.py is a program; write it after a double dash: -- python server.py"
+
+
+def test_the_name_alone_lists_the_commands_in_groups() -> None:
+    alone = run_in_process()
+    assert (alone.status, alone.out) == (2, "")
+    titles = [line for line in alone.err.splitlines() if line.endswith(":") and line[0].isupper()]
+    assert titles == [
+        "Use a server:",
+        "Log in to a server:",
+        "Serve:",
+        "For developers:",
+        "For your shell:",
+    ]
+    developers = alone.err.partition("For developers:")[2]
+    assert all(f"  {name} " in developers for name in ("replay", "chaos", "bench", "demo"))
+
+
+@pytest.mark.parametrize("name", ["list", "call", "read", "prompt", "raw", "listen"])
+def test_the_help_of_a_command_has_groups_and_two_examples(name: str) -> None:
+    told = run(name, "--help").out
+    assert "\nthe server:\n" in told
+    assert "\nwhat is shown:\n" in told
+    assert told.partition("\nexamples:\n")[2].count("  sansmcp ") == 2

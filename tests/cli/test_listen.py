@@ -14,7 +14,7 @@ import pytest
 import sansmcp
 import sansmcp_blocking
 
-from .conftest import started
+from .conftest import run, started
 
 CHANGED = "notifications/tools/list_changed"
 UPDATED = "notifications/resources/updated"
@@ -73,6 +73,14 @@ def test_they_are_json_for_a_program(server: sansmcp_blocking.RunningServer) -> 
         server.publish(CHANGED)
         out, _ = process.communicate(timeout=60)
     assert json.loads(out)["method"] == CHANGED
+
+
+def test_a_server_that_sends_none_of_them_says_so_and_it_ends() -> None:
+    quiet = sansmcp.App("quiet", capabilities={"tools": {}})
+    with sansmcp_blocking.serve(quiet, http=("127.0.0.1", 0)) as server:
+        done = run("listen", server.url, "a:b", "--revision", "2026-07-28")
+    assert (done.status, done.out) == (1, "")
+    assert done.err.endswith("\nsansmcp: the server sends none of these notifications\n")
 
 
 def test_it_ends_with_ctrl_c(server: sansmcp_blocking.RunningServer) -> None:

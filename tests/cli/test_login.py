@@ -6,11 +6,14 @@ import json
 import os
 import pty
 import re
+import shlex
 import socket
 import subprocess
 import sys
 from collections.abc import Callable, Generator
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import attrs
@@ -257,6 +260,51 @@ def test_a_given_client_is_used_and_kept(
     assert stored(server).clients[server.base].redirect_uris == (uri,)
 
 
+def test_a_program_logs_in_without_a_person(
+    server: Protected, browser: list[str], tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text("sesame\n", encoding="utf-8")
+    server.auth_method, server.has_refresh_tokens = "client_secret_post", False
+    given = ("--client-id", "robot", "--client-secret-file", str(secret))
+    done("login", "--client-credentials", *given, server.url)
+    assert browser == []
+    (form,) = server.forms
+    assert (form["grant_type"], form["client_id"]) == ("client_credentials", "robot")
+    assert json.loads(done("call", "--json", server.url, "any")) == {"content": []}
+    for missing in ((), given[:2], (*given, "--authorize-param", "a=b")):
+        ran = run_in_process("login", "--client-credentials", *missing, server.url)
+        assert ran.status == 1
+        assert "--client-credentials" in ran.err
+
+
+def test_parameters_of_a_provider(server: Protected, browser: list[str]) -> None:
+    done("login", "--authorize-param", "audience=a b", server.url)
+    assert "audience=a+b" in browser[0]
+    assert "resource=" in browser[0]
+    ran = run_in_process("login", "--authorize-param", "audience", server.url)
+    assert (ran.status, ran.err) == (1, "sansmcp: --authorize-param takes NAME=VALUE\n")
+
+
+def test_the_resource_can_be_left_out(server: Protected, browser: list[str]) -> None:
+    ran = run_in_process("login", "--no-resource", server.url)
+    assert ran.status == 0
+    assert "The token will be bound to no server" in ran.err
+    assert "resource=" not in browser[0]
+    assert "resource" not in server.forms[0]
+    expire(server)
+    done("call", server.url, "any")
+    assert "resource" not in server.forms[1]
+
+
+def test_who_refuses_the_resource_is_asked_without_it(
+    server: Protected, browser: list[str]
+) -> None:
+    server.error = "invalid_target"
+    ran = run_in_process("login", server.url)
+    assert "sansmcp login --no-resource" in ran.err
+
+
 def test_a_redirect_to_elsewhere_is_pasted(
     server: Protected, browser: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -275,12 +323,149 @@ def test_scopes(server: Protected, browser: list[str]) -> None:
 
 
 def test_a_server_that_asks_when_it_is_used(server: Protected, browser: list[str]) -> None:
-    server.is_open = True
+    server.open_to = "connecting"
     assert done("login", server.url) == f"Logged in to {server.url}\n"
+
+
+LAZY: dict[str, dict[str, Any]] = {
+    "at calls": {"open_to": "listing"},
+    "403": {"refusal": 403, "challenge": None},
+    "400": {"refusal": 400},
+    "400 without a challenge": {"refusal": 400, "challenge": None},
+    "another challenge": {"refusal": 403, "challenge": 'Basic realm="x"'},
+}
+
+
+@pytest.mark.parametrize("behaviour", LAZY.values(), ids=LAZY)
+def test_a_server_that_asks_late_or_in_other_ways(
+    server: Protected, browser: list[str], behaviour: dict[str, Any]
+) -> None:
+    """The metadata say where to log in, though no request was refused with 401."""
+    for name, value in behaviour.items():
+        setattr(server, name, value)
+    assert done("login", server.url) == f"Logged in to {server.url}\n"
+    assert json.loads(done("call", "--json", server.url, "any")) == {"content": []}
+    assert len(browser) == 1
+
+
+@pytest.mark.parametrize(("status", "challenge"), [(403, None), (403, "Bearer"), (400, "Bearer")])
+def test_who_is_refused_without_a_login_can_log_in(
+    server: Protected, status: int, challenge: str | None
+) -> None:
+    server.refusal, server.challenge = status, challenge
+    ran = run_in_process("call", server.url, "any")
+    assert f"sansmcp: Log in with: sansmcp login {server.url}\n" in ran.err
+
+
+def test_a_server_that_refuses_and_says_nothing(server: Protected, browser: list[str]) -> None:
+    """Its user is not sent round in a circle."""
+    server.refusal, server.challenge, server.has_metadata = 403, None, False
+    ran = run_in_process("login", server.url)
+    assert ran.status == 1
+    assert "says nowhere how to log in" in ran.err
+    assert "sansmcp login" not in ran.err
+    assert browser == []
+
+
+def test_a_url_without_a_server(server: Protected) -> None:
+    server.refusal, server.challenge, server.has_metadata = 404, None, False
+    ran = run_in_process("login", server.url)
+    assert (ran.status, "404" in ran.err) == (1, True)
 
 
 def test_a_server_that_does_not_ask(url: str) -> None:
     assert done("login", url) == f"{url} requires no login\n"
+
+
+def test_a_call_without_a_scope_says_which_to_log_in_for(
+    server: Protected, browser: list[str]
+) -> None:
+    """The next login asks for it; the same login again would change nothing."""
+    done("login", "--scope", "read", server.url)
+    server.needed_scopes = "write$(x)"
+    ran = run_in_process("call", server.url, "any")
+    assert ran.status == 1
+    wanted = f"sansmcp login --scope read --scope 'write$(x)' {server.url}"
+    assert wanted in ran.err
+    _, *words = shlex.split(wanted)
+    done(*words)
+    done("call", server.url, "any")
+
+
+def test_a_scope_that_was_granted_and_is_not_enough(
+    server: Protected, browser: list[str], terminal: None
+) -> None:
+    done("login", "--scope", "read", server.url)
+    server.needed_scopes, server.scopes = "read", ""
+    ran = run_in_process("call", server.url, "any")
+    assert (ran.status, len(browser)) == (1, 1)
+    assert "refuses a token for which 'read'" in ran.err
+
+
+def test_a_missing_scope_of_other_credentials(server: Protected) -> None:
+    server.tokens.add("mine")
+    server.needed_scopes = "write"
+    ran = run_in_process("call", "--header", "Authorization: Bearer mine", server.url, "any")
+    assert f"sansmcp login --scope write {server.url}\n" in ran.err
+
+
+def forbidden(handler: BaseHTTPRequestHandler) -> None:
+    handler.send_error(403)
+
+
+@pytest.mark.parametrize(
+    ("change", "advised"),
+    [
+        ({"registers": False}, "--client-id ID"),
+        ({"attacks": {"/register": forbidden}}, "--client-id ID"),
+        ({"metadata": {"code_challenge_methods_supported": None}}, "--assume-pkce"),
+    ],
+)
+def test_what_to_do_at_a_server_that_lacks_something(
+    server: Protected, browser: list[str], change: dict[str, Any], advised: str
+) -> None:
+    for name, value in change.items():
+        setattr(server, name, value)
+    ran = run_in_process("login", server.url)
+    assert ran.status == 1
+    assert advised in ran.err.splitlines()[-1]
+    assert browser == []
+
+
+def test_a_server_that_is_known_to_support_pkce(server: Protected, browser: list[str]) -> None:
+    server.metadata = {"code_challenge_methods_supported": None}
+    done("login", "--assume-pkce", server.url)
+
+
+def test_a_login_that_is_not_refreshed(server: Protected, browser: list[str]) -> None:
+    server.metadata = {"scopes_supported": ["offline_access"]}
+    done("login", server.url)
+    done("login", "--no-refresh", server.url)
+    assert ["offline_access" in url for url in browser] == [True, False]
+
+
+def test_a_client_of_another_issuer_is_not_shown_to_the_server(
+    server: Protected, browser: list[str]
+) -> None:
+    given = ("--client-id", "fixed", "--issuer")
+    ran = run_in_process("login", *given, "https://login.example", server.url)
+    assert (ran.status, browser) == (1, [])
+    assert "'https://login.example'" in ran.err
+    done("login", *given, server.base, server.url)
+    said = failed(run_in_process("login", "--issuer", server.base, server.url))
+    assert said == "--client-secret-file, --redirect-uri and --issuer need --client-id"
+
+
+def test_a_client_of_a_server_that_is_its_own_issuer(server: Protected, browser: list[str]) -> None:
+    server.has_metadata = False
+    server.attacks = {
+        f"/.well-known/oauth-protected-resource{path}": lambda handler: handler.send_error(404)
+        for path in ("", "/mcp")
+    }
+    ran = run_in_process("login", "--client-id", "fixed", server.url)
+    assert (ran.status, browser) == (1, [])
+    assert "--issuer" in ran.err
+    done("login", "--client-id", "fixed", "--issuer", server.base, server.url)
 
 
 def test_accounts(server: Protected, browser: list[str]) -> None:
@@ -528,7 +713,7 @@ def test_a_system_without_a_keyring(server: Protected, browser: list[str]) -> No
         (("logout", "http://user:secret@localhost/"), "must not contain a user name"),
         (
             ("login", "--redirect-uri", "http://localhost/", "http://localhost/"),
-            "--client-secret-file and --redirect-uri need --client-id",
+            "--client-secret-file, --redirect-uri and --issuer need --client-id",
         ),
         (
             ("login", "--client-id", "a", "--client-secret-file", "nosuch", "http://localhost/"),

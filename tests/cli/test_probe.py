@@ -234,9 +234,9 @@ def test_a_website(website: str) -> None:
         website,
         f"  streamable-http  no   server/discover was refused: POST {website} was answered with "
         "HTTP 401: Log in first; the server requires authorization",
-        f"  http+sse         no   opening the event stream was refused: GET {website} was answered "
-        "with HTTP 200: text/html instead of JSON or an event stream: <html> <h1>Welcome</h1> "
-        "</html>",
+        "  http+sse         no   opening the event stream got a web page instead of a response: "
+        f"GET {website} was answered with HTTP 200: text/html instead of JSON or an event stream: "
+        "<html> <h1>Welcome</h1> </html>",
         f"Log in with: sansmcp login {website}",
         "Or send credentials with --header 'Authorization: Bearer ...'",
     ]

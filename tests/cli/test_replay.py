@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import signal
 from collections.abc import Generator
@@ -11,7 +12,12 @@ from typing import Any
 
 import pytest
 
+from sansmcp.http import BodyData, BodyEnd, ResponseHead
+from sansmcp_cli import _recording
+from sansmcp_cli._recording import REDACTED, Recorder
+
 from .conftest import command, failed, run, run_in_process, serving, started
+from .plain_server import plain_server
 
 ADD = ("add", "a=1", "b=2")
 SLOW = ("slow", "steps=4", "delay=0.05")
@@ -218,3 +224,202 @@ def test_a_server_that_has_gone(tmp_path: Path, url: str) -> None:
     replayed = run_in_process("replay", str(file), "--to", "http://127.0.0.1:1/mcp")
     assert replayed.status == 1
     assert "no complete response: " in replayed.out
+
+
+TOKEN = "Zk3Tq9sLr7Xw2Vb8Nm4C"
+ENDPOINTS: dict[str, str] = {
+    "usual": "event: endpoint\ndata: /messages?session_id={}\n\n",
+    "no space": "event:endpoint\ndata:/messages?session_id={}\n\n",
+    "data first": "data: /messages?session_id={}\nevent: endpoint\n\n",
+    "fields between": "event: endpoint\nid: 1\n: hi\nretry: 5\ndata: /messages?session_id={}\n\n",
+    "another event first": "event: ping\ndata: x\n\nevent: endpoint\ndata: /m?session_id={}\n\n",
+    "lines of CRLF": "event: endpoint\r\ndata: /messages?session_id={}\r\n\r\n",
+    "lines of CR": "event: endpoint\rdata: /messages?session_id={}\r\r",
+    "a byte order mark": "\ufeffevent: endpoint\ndata: /messages?session_id={}\n\n",
+    "in the path": "event: endpoint\ndata: /messages/{}\n\n",
+    "two lines": "event: endpoint\ndata: /messages?\ndata: session_id={}\n\n",
+    "a long comment": f": {'x' * 70_000}\nevent: endpoint\ndata: /messages?session_id={{}}\n\n",
+    "a long comment within": f"data: /m?session_id={{}}\n: {'x' * 70_000}\nevent: endpoint\n\n",
+    "a long line": f"event: endpoint\ndata: /m?session_id={{}}&x={'x' * 70_000}\n\n",
+    "many comments": ": x\n" * 50_000 + "event: endpoint\ndata: /messages?session_id={}\n\n",
+    "the end of the stream": "event: endpoint\ndata: /messages?session_id={}",
+    "later again": "data: {{}}\n\nevent: endpoint\ndata: /messages?session_id={}\n\ndata: {{}}\n\n",
+}
+
+
+def stream_head(status: int) -> ResponseHead:
+    return ResponseHead(status=status, headers=((b"content-type", b"text/event-stream"),))
+
+
+@pytest.mark.parametrize("size", [1, 7, 50, 1 << 20])
+@pytest.mark.parametrize("spelling", ENDPOINTS)
+@pytest.mark.parametrize("status", [200, 400])
+def test_no_token_of_http_sse_is_recorded(spelling: str, size: int, status: int) -> None:
+    """However its event is spelled, and however the stream is cut."""
+    if size < 50 and len(ENDPOINTS[spelling]) > 1000:
+        pytest.skip("many small pieces show no more")
+    file = io.StringIO()
+    recorder = Recorder(file, "http://a.example/", redacts=True)
+    stream = ENDPOINTS[spelling].format(TOKEN).encode()
+    recorder.part_received(1, stream_head(status))
+    for place in range(0, len(stream), size):
+        recorder.part_received(1, BodyData(stream[place : place + size]))
+    recorder.part_received(1, BodyEnd())
+    lines = [json.loads(line) for line in file.getvalue().splitlines()]
+    recorded = "".join(line.get("body", "") for line in lines)
+    assert TOKEN[:8] not in recorded
+    assert TOKEN[-8:] not in recorded
+    assert REDACTED in recorded
+    assert recorded.count("data") == stream.count(b"data")
+
+
+def test_an_event_that_no_client_reads_is_not_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nor what comes after it, since where it ends is not known."""
+    monkeypatch.setattr(_recording, "LONGEST", 1000)
+    file = io.StringIO()
+    recorder = Recorder(file, "http://a.example/", redacts=True)
+    recorder.part_received(1, stream_head(200))
+    for piece in (
+        b"event: x\ndata: 1\n\ndata: /m?id=",
+        TOKEN.encode(),
+        b"x" * 2000,
+        b"\n\nid:1\n\n",
+    ):
+        recorder.part_received(1, BodyData(piece))
+    recorder.part_received(1, BodyEnd())
+    bodies = [json.loads(line).get("body") for line in file.getvalue().splitlines()]
+    assert [body for body in bodies if body] == ["event: x\ndata: 1\n\n", f": {REDACTED}\n\n"]
+
+
+def test_an_endpoint_that_is_no_text_is_not_recorded() -> None:
+    file = io.StringIO()
+    recorder = Recorder(file, "http://a.example/", redacts=True)
+    recorder.part_received(1, stream_head(200))
+    recorder.part_received(1, BodyData(b"event: endpoint\ndata: /\xff?" + TOKEN.encode() + b"\n\n"))
+    assert TOKEN not in file.getvalue()
+    assert "event: endpoint" in json.loads(file.getvalue().splitlines()[-1])["body"]
+
+
+POST: dict[str, Any] = {
+    "t": 0,
+    "from": "client",
+    "exchange": 1,
+    "method": "POST",
+    "target": "/mcp",
+    "headers": [],
+}
+BODY = {"t": 0, "from": "client", "exchange": 1, "body": '{"id": 1, "method": "tools/list"}'}
+END = {"t": 0, "from": "client", "exchange": 1, "end": True}
+HEAD: dict[str, Any] = {
+    "t": 1,
+    "from": "server",
+    "exchange": 1,
+    "status": 200,
+    "headers": [["content-type", "application/json"]],
+}
+ANSWER = {"t": 1, "from": "server", "exchange": 1, "body": '{"id": 1, "result": {}}'}
+SOUND: list[dict[str, Any]] = [POST, BODY, END, HEAD, ANSWER, {**END, "from": "server"}]
+
+
+def recording(tmp_path: Path, *lines: Any) -> str:
+    file = tmp_path / "hostile.jsonl"
+    text = "\n".join(json.dumps(line) for line in ({"recording": 1}, *lines))
+    file.write_text(text + "\n", "utf-8")
+    return str(file)
+
+
+@pytest.mark.parametrize(
+    ("place", "members", "said"),
+    [
+        (0, {"target": None}, '"target" is not'),
+        (0, {"target": "/\r\nx: y"}, '"target" is not'),
+        (0, {"target": "/\u001b[2J"}, '"target" is not'),
+        (0, {"headers": None}, '"headers" is not'),
+        (0, {"headers": [["a"]]}, '"headers" is not'),
+        (0, {"headers": "ab"}, '"headers" is not'),
+        (0, {"headers": [[1, 2]]}, '"headers" is not'),
+        (0, {"headers": [["x", "a\r\nhost: evil"]]}, '"headers" is not'),
+        (0, {"exchange": [1]}, '"exchange" must be'),
+        (0, {"exchange": True}, '"exchange" must be'),
+        (0, {"exchange": None}, "a head needs an exchange"),
+        (0, {"method": 5}, '"method" is not'),
+        (0, {"method": "GET / HTTP/1.1\r\n\r\nPOST"}, '"method" is not'),
+        (1, {"body": 5}, '"body" is not'),
+        (1, {"body": None}, '"body" is not'),
+        (1, {"body": {"base64": "!!!"}}, '"body" is not'),
+        (1, {"body": {}}, '"body" is not'),
+        (2, {"end": 1}, '"end" is not'),
+        (3, {"status": "\u001b[2J"}, '"status" is not'),
+        (3, {"status": 1.5}, '"status" is not'),
+        (3, {"status": 99}, '"status" is not'),
+        (3, {"status": 10**30}, '"status" is not'),
+        (3, {"headers": [["x", "a\r\nb: c"]]}, '"headers" is not'),
+        (3, {"t": 1e308}, '"t" must be'),
+        (3, {"t": float("nan")}, '"t" must be'),
+        (3, {"t": True}, '"t" must be'),
+        (3, {"t": 10**400}, '"t" must be'),
+        (3, {"from": "me"}, '"from" must be'),
+        (5, {"lost": ["\u001b[2J"]}, '"lost" is not'),
+        (5, {"exit": {"\u001b": 1}}, '"exit" is not'),
+    ],
+)
+def test_a_line_that_is_wrong_is_named(
+    place: int, members: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    lines = [*SOUND]
+    lines[place] = {**lines[place], **members}
+    told = failed(run_in_process("replay", recording(tmp_path, *lines)))
+    assert f"Line {place + 2} of " in told
+    assert said in told
+
+
+@pytest.mark.parametrize("said", [{"stderr": "x"}, {"exit": 1}])
+def test_what_a_process_does_has_no_exchange(said: dict[str, Any], tmp_path: Path) -> None:
+    line = {"t": 1.0, "from": "server", "exchange": SOUND[0]["exchange"], **said}
+    told = failed(run_in_process("replay", recording(tmp_path, *SOUND, line)))
+    assert f"Line {len(SOUND) + 2} of " in told
+    assert "what a process does has no exchange" in told
+
+
+@pytest.mark.parametrize("line", ["[" * 300_000, "nonsense", "", '{"t":' + "1" * 5000 + "}"])
+def test_a_line_that_is_no_json_is_named(line: str, tmp_path: Path) -> None:
+    file = tmp_path / "hostile.jsonl"
+    file.write_text(f'{{"recording": 1}}\n{line}\n')
+    assert "Line 2 of " in failed(run_in_process("replay", str(file)))
+    file.write_text(line)
+    assert "is no recording of this release" in failed(run_in_process("replay", str(file)))
+
+
+@pytest.mark.parametrize(
+    ("place", "members"),
+    [
+        (0, {"headers": [["Host", "evil"], ["Content-Length", "5"], ["x", "\x80"]]}),
+        (0, {"target": "http://other.example/mcp"}),
+        (1, {"body": "[" * 200_000}),
+        (1, {"body": '{"id": {"a": 1}, "method": ["x"], "params": [1]}'}),
+        (1, {"body": "\ud800"}),
+        (1, {"body": '{"id": 1, "method": "x", "params": {"requestState": "\\ud800"}}'}),
+        (4, {"body": '{"a":' * 900 + "1" + "}" * 900}),
+        (4, {"body": "a\u2028b\u0085c"}),
+        (3, {"headers": [["content-length", "3"], ["content-type", "text/event-stream"]]}),
+        (4, {"body": "event: endpoint\ndata: http://other.example\x7f/\n\n"}),
+        (5, {"from": "client"}),
+    ],
+)
+def test_a_recording_that_is_odd_is_shown_and_sent(
+    place: int, members: dict[str, Any], tmp_path: Path
+) -> None:
+    lines = [*SOUND]
+    lines[place] = {**lines[place], **members}
+    file = recording(tmp_path, *lines)
+    assert run_in_process("replay", file).status == 0
+    with plain_server({"tools/list": {}}) as url:
+        sent = run_in_process("replay", file, "--to", url)
+    assert sent.out.startswith("#1 POST"), sent.err
+
+
+def test_what_a_server_process_logs_is_shown_line_by_line(tmp_path: Path) -> None:
+    asked = {"t": 0, "from": "client", "body": '{"id": 1, "method": "ping"}\n'}
+    script = "printf 'a\\033[2Jb\\nc' >&2; cat > /dev/null"
+    sent = run("replay", recording(tmp_path, asked), "--", "sh", "-c", script)
+    assert sent.err == "server: a\\u001b[2Jb\nserver: c\n"

@@ -10,11 +10,14 @@ import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Generator
+from contextlib import closing
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
 
 import sansmcp
+from sansmcp_cli._advice import advice
 
 from .conftest import ADAPTERS, failed, run, run_in_process, serving, started, text_of
 
@@ -83,7 +86,7 @@ def test_an_application_of_the_current_directory(directory: Path) -> None:
         (("nosuch",), "Cannot load the application 'nosuch': No module named 'nosuch'"),
         (("served",), "has no attribute 'app'"),
         (("served:nope",), "has no attribute 'nope'"),
-        (("served:other",), "'served:other' is int, and no sansmcp.App"),
+        (("served:other",), "'served:other' is int; an App or Tools is wanted"),
         ((":",), "Not MODULE:APP: ':'"),
         (("./served.py:mine",), "Not MODULE:APP: './served.py:mine'"),
     ],
@@ -157,3 +160,99 @@ def test_hosts_other_than_this_machine_have_to_be_allowed() -> None:
                 urllib.request.urlopen(asked, timeout=30)
             assert refused.value.code == status
             refused.value.close()
+
+
+@pytest.mark.parametrize("options", [(), ("--workers", "1")])
+def test_the_url_of_all_addresses_can_be_opened(options: tuple[str, ...]) -> None:
+    with started("serve", "--http", "0.0.0.0:0", *options) as server:
+        assert server.stdout is not None
+        assert server.stderr is not None
+        url = server.stdout.readline().strip()
+        assert url.startswith("http://127.0.0.1:")
+        called = run_in_process("call", url, "echo", "text=here")
+        server.terminate()
+        server.wait(timeout=20)
+        assert "at all other addresses of this machine" in server.stderr.read()
+    assert text_of(called.out) == "here"
+
+
+def test_what_to_do_about_a_host_that_is_refused() -> None:
+    refused = sansmcp.RequestRefused(
+        "This Host is not served here",
+        status=403,
+        http_method="POST",
+        url="http://example.org/mcp",
+        reason="host_not_allowed",
+        body=b"",
+        method="initialize",
+        request_id=1,
+    )
+    (sentence,) = advice(refused)
+    assert "--allow-host NAME" in sentence
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_browsers_give_the_responses_to_pages_of_an_origin(adapter: str) -> None:
+    origins = ("https://app.example.com", "https://b.example.com")
+    options = (option for origin in origins for option in ("--cors", origin))
+    with serving("--adapter", adapter, *options) as url:
+        address = sansmcp.Url.parse(url)
+        connection = HTTPConnection(address.host, address.port, timeout=20)
+        connection.connect()
+        connection.auto_open = 0  # all requests have to come over this one
+
+        def ask(method: str, **headers: str) -> tuple[int, list[str] | None]:
+            given = {name.replace("_", "-"): value for name, value in headers.items()}
+            connection.request(method, address.target, headers=given)
+            response = connection.getresponse()
+            response.read()
+            assert response.headers.get_all("vary") == ["Origin"]
+            return response.status, response.headers.get_all("access-control-allow-origin")
+
+        with closing(connection):
+            for origin in origins:
+                preflight = ask("OPTIONS", origin=origin, access_control_request_method="POST")
+                assert preflight == (200, [origin])
+                assert ask("GET", origin=origin, accept="text/plain") == (406, [origin])
+            other = "https://c.example.com"
+            assert ask("GET", origin=other) == (403, None)
+
+
+def test_an_origin_that_is_none() -> None:
+    said = failed(run_in_process("serve", "--cors", "https://app.example.com/"))
+    assert "without a slash at the end; got 'https://app.example.com/'" in said
+
+
+@pytest.mark.parametrize(
+    ("options", "origin", "is_allowed"),
+    [
+        ((), "http://localhost:3000", True),
+        ((), "https://app.example.com", False),
+        (("--allow-origin", "https://app.example.com"), "https://app.example.com", True),
+        (("--allow-origin", "https://app.example.com"), "https://b.example.com", False),
+        (("--allow-origin", "*"), "https://b.example.com", True),
+    ],
+)
+def test_pages_of_other_origins_can_be_allowed(
+    options: tuple[str, ...], origin: str, is_allowed: bool
+) -> None:
+    message = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+    headers = {
+        "Origin": origin,
+        "Accept": "application/json, text/event-stream",
+        "Content-Type": "application/json",
+    }
+    with serving(*options) as url:
+        request = urllib.request.Request(url, json.dumps(message).encode(), headers)
+        try:
+            with urllib.request.urlopen(request, timeout=20) as response:
+                status = response.status
+        except urllib.error.HTTPError as error:
+            status = error.code
+    assert (status != 403) is is_allowed
+
+
+def test_what_to_do_about_a_question_that_gets_no_answer() -> None:
+    missing = sansmcp.JsonRpcError(-32021, "This needs a client with the capability elicitation")
+    (sentence,) = advice(missing)
+    assert "--answer NAME=VALUE" in sentence

@@ -131,7 +131,7 @@ def test_a_worker_that_waits_for_redis_ends_with_its_parent(late_redis: RedisSer
 def test_without_the_client_library(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "redis", None)
     said = failed(run_in_process("serve", "--store", "redis://127.0.0.1"))
-    assert said == "RedisStore needs the extra: pip install sansmcp[redis]"
+    assert said == "RedisStore needs the extra: pip install 'sansmcp[redis]'"
 
 
 def test_the_client_library_is_not_imported_for_nothing(tmp_path: Path) -> None:

@@ -9,7 +9,11 @@ from typing import Any
 
 import pytest
 
+from sansmcp import JsonRpcError
+from sansmcp_cli._form import interview
+
 from .conftest import command, run_in_process, serving
+from .plain_server import plain_server
 from .terminal import Terminal, at_terminal
 
 
@@ -28,7 +32,7 @@ def answered(terminal: Terminal) -> Any:
 
 def test_a_form_is_asked_field_by_field(asking: str) -> None:
     with at_terminal("call", "--json", asking, "book") as terminal:
-        terminal.expect(f"{asking} asks:\nWho travels?\\u0007\n")
+        terminal.expect(f"{asking} asks:\n  Who travels?\\u0007\n")
         terminal.expect("* name (string)\n  As on the\n  ticket\n")
         terminal.answer("name: ", "")
         terminal.answer("name is required\nname: ", "A")
@@ -73,6 +77,40 @@ def test_a_person_decides(
         assert answered(terminal) == told
 
 
+def test_one_question_of_yes_or_no_is_asked_once(asking: str) -> None:
+    with at_terminal("call", "--json", asking, "agree") as terminal:
+        terminal.answer("* agreed (yes or no)\nagreed: ", "no")
+        assert answered(terminal) == {"action": "accept", "content": {"agreed": False}}
+
+
+FORM = ("--answer", "name=Ann", "--answer", "seat=yes", "--answer", "meals=fish")
+
+
+@pytest.mark.parametrize("adapter", ["asyncio", "blocking", "trio"])
+def test_a_form_can_be_answered_by_options(asking: str, adapter: str) -> None:
+    """Without a terminal, on any adapter."""
+    words = ("call", "--json", asking, "book", "--adapter", adapter)
+    called = run_in_process(*words, *FORM)
+    content = {"name": "Ann", "age": 30, "class": "2nd", "meals": ["fish"], "seat": True}
+    told = json.loads(called.out)["structuredContent"]
+    assert told == {"action": "accept", "content": content}
+    called = run_in_process(*words, "--answer", "name=A")
+    assert called.err == "sansmcp: --answer name must have 2 or more characters, got 1\n"
+    assert json.loads(called.out)["structuredContent"] == {"action": "decline"}
+    called = run_in_process(*words, "--answer", "name=Ann")
+    assert called.err == "sansmcp: no --answer for seat, which the server asks\n"
+
+
+def test_what_options_do_not_answer_is_asked_at_a_terminal(asking: str) -> None:
+    with at_terminal("call", "--json", asking, "book", *FORM) as terminal:
+        assert answered(terminal)["action"] == "accept"
+    with at_terminal("call", "--json", asking, "book", "--answer", "name=Ann") as terminal:
+        terminal.expect("no --answer for seat")
+        terminal.expect("name: ")
+        terminal.type("\x04")
+        assert answered(terminal) == {"action": "cancel"}
+
+
 @pytest.mark.parametrize("revision", ["2025-06-18", "2025-11-25"])
 def test_it_is_asked_at_earlier_revisions(asking: str, revision: str) -> None:
     with at_terminal("call", "--json", "--revision", revision, asking, "confirm") as terminal:
@@ -82,8 +120,10 @@ def test_it_is_asked_at_earlier_revisions(asking: str, revision: str) -> None:
 
 
 def test_a_server_on_stdio_asks_as_well() -> None:
+    """It is named by what it says of itself, and by the command that has started it."""
     server = command("serve", "tests.cli.asking", "--stdio")
     with at_terminal("call", "confirm", "--", *server) as terminal:
+        terminal.expect(f"asking ({server[0]}) asks:\n  Really?\n")
         terminal.answer("(yes or no) ", "yes")
         terminal.expect("told")
         assert terminal.end() == 0
@@ -101,6 +141,24 @@ def test_no_page_but_of_the_web_is_opened(asking: str) -> None:
     with at_terminal("call", asking, "steal") as terminal:
         assert terminal.end() == 1
         assert "url must be an http or https URL" in terminal.shown
+
+
+@pytest.mark.parametrize("url", [r"https://evil.example\@good.example/", r"https:\\evil.example"])
+def test_no_page_is_opened_of_another_host_than_the_one_shown(url: str) -> None:
+    """Browsers take a backslash for a slash."""
+    asked = {"mode": "url", "message": "Pay", "url": url}
+    with pytest.raises(JsonRpcError, match="url must be"):
+        next(interview(asked, "server", lambda url: None))
+
+
+@pytest.mark.parametrize("mode", ["url", "form"])
+def test_no_line_of_a_question_looks_like_one_of_the_command(mode: str) -> None:
+    line = "It wants you to open this page of good.example:"
+    asked = {"mode": mode, "message": f"Pay\n{line}\n", "url": "https://evil.example/"}
+    shown = next(interview(asked, "server", lambda url: None)).splitlines()
+    assert f"  {line}" in shown
+    assert line not in shown
+    assert ("It wants you to open this page of evil.example:" in shown) == (mode == "url")
 
 
 @pytest.mark.parametrize(
@@ -129,6 +187,39 @@ def test_a_table_fits_the_terminal(url: str) -> None:
     assert any(line.startswith(" slow ") for line in lines)
 
 
+WIDE = {
+    "tools": [
+        {
+            "name": f"a_tool_whose_name_is_rather_long_{n}",
+            "description": "Describes itself in several words, none of which is torn apart.",
+            "inputSchema": {"properties": {"argument_of_the_tool": {"type": "string"}}},
+        }
+        for n in range(3)
+    ]
+}
+
+
+@pytest.mark.parametrize("columns", [40, 80])
+def test_names_and_words_stay_whole(columns: int) -> None:
+    with plain_server({"tools/list": WIDE}) as url:
+        with at_terminal("list", url, "tools", COLUMNS=str(columns)) as terminal:
+            assert terminal.end() == 0
+        lines = terminal.shown.splitlines()
+        assert max(map(len, lines)) <= columns
+        for word in (
+            "a_tool_whose_name_is_rather_long_2",
+            "Describes",
+            "apart.",
+            "argument_of_the",
+        ):
+            assert any(word in line for line in lines), terminal.shown
+        with at_terminal("call", url, "nosuch", "a=1", COLUMNS=str(columns)) as terminal:
+            assert terminal.end() == 1
+        lines = terminal.shown.splitlines()
+        assert max(map(len, lines)) <= columns
+        assert " ".join(line.strip() for line in lines).startswith("sansmcp: There is no tool")
+
+
 def test_markdown_and_json_are_drawn(url: str) -> None:
     with at_terminal("call", url, "echo", "text=# Head\n\n* **bold** [a](http://x.example/)") as it:
         assert it.end() == 0
@@ -136,9 +227,35 @@ def test_markdown_and_json_are_drawn(url: str) -> None:
     assert "**" not in it.shown
     assert "\x1b]8" not in it.raw  # a link leads where it says, in plain sight
     assert "http://x.example/" in it.shown
+    text = "# Head [a]\n```python\nx\n```\n[a]: http://x.example/"
+    with at_terminal("call", url, "echo", f"text={text}") as it:
+        assert it.end() == 0
+    assert "[a]" not in it.shown
+    assert "http://x.example/" in it.shown
     with at_terminal("call", url, "echo", 'text={"a": [1]}') as it:
         assert it.end() == 0
     assert '{\n  "a": [\n    1\n  ]\n}' in it.shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<a>\n- b\n</a>",
+        "**a** <b c=d>",
+        "<!-- a -->\n# b",
+        "# b\n\n[//]: # (hidden)",
+        "# b\n\n> [x]: http://x.example/",
+        "# b [x][]\n\n[x]: http://x.example/ 'hidden'",
+        "# b [x][]\n\n[x]: http://x.example/\n[x]: http://hidden.example/",
+        "# b [x](http://x.example/ 'hidden')",
+        "# b [![x](http://hidden.example/)](http://x.example/)",
+        "# b\n```hidden words\nx\n```",
+    ],
+)
+def test_markdown_of_which_something_is_not_drawn_is_shown_whole(url: str, text: str) -> None:
+    with at_terminal("call", url, "echo", f"text={text}") as terminal:
+        assert terminal.end() == 0
+    assert text in terminal.shown
 
 
 def test_no_character_of_a_server_acts_on_the_terminal(url: str) -> None:

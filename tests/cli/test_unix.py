@@ -77,4 +77,4 @@ def test_what_has_no_use_for_unix_sockets() -> None:
     chaos = ("chaos", "--listen", "127.0.0.1:0", "--upstream", url)
     assert "serve the upstream with --http, too" in run_in_process(*chaos).err
     missing = run_in_process("call", "--timeout", "0.2", url, "echo")
-    assert f"no response from {url}: [Errno 2] No such file" in missing.err
+    assert f"{url} cannot be reached: [Errno 2] No such file" in missing.err

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sansmcp_cli._form import interview
-from sansmcp_cli._values import convert, convert_list, describe, resolved, text_of
+from sansmcp_cli._references import fields_of, resolved
+from sansmcp_cli._values import convert, convert_list, describe, is_list, text_of
 
 COLOURS = {"oneOf": [{"const": "r", "title": "Red"}, {"const": 7}]}
 
@@ -93,6 +94,125 @@ def test_lists(texts: list[str], schema: dict[str, Any], value: object) -> None:
 def test_a_list_that_is_too_long() -> None:
     with pytest.raises(ValueError, match="must have 1 or less items, got 2"):
         convert_list(["a", "b"], {"type": "array", "maxItems": 1})
+
+
+COLOUR = {"enum": ["red", "green"], "type": "string"}
+ROOT: dict[str, Any] = {
+    "$defs": {
+        "Colour": COLOUR,
+        "Level": {"enum": [1, 2], "type": "integer"},
+        "Point": {"type": "object", "properties": {"x": {"type": "integer"}}},
+        "a/b%": {"type": "integer"},
+        "named": {"$anchor": "name", "type": "boolean"},
+        "loop": {"$ref": "#/$defs/loop"},
+        "tree": {"type": "array", "items": {"$ref": "#/$defs/tree"}},
+    },
+    "definitions": {"old": {"type": "number"}},
+    "$id": "http://a.example/schema",
+    "type": "object",
+}
+
+
+def optional(schema: dict[str, Any]) -> dict[str, Any]:
+    """As pydantic describes what may be None."""
+    return {"anyOf": [schema, {"type": "null"}], "default": None}
+
+
+def ref(name: str) -> dict[str, Any]:
+    return {"$ref": f"#/$defs/{name}"}
+
+
+TEXTS: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
+PLACES: dict[str, Any] = {"type": "array", "prefixItems": [{"type": "string"}, ref("a~1b%25")]}
+AUTO: dict[str, Any] = {"anyOf": [{"const": "auto"}, {"type": "integer"}]}
+EITHER: dict[str, Any] = {"anyOf": [{"type": "string"}, {"type": "array"}]}
+REFERRING: list[tuple[list[str], dict[str, Any], Any, str | None]] = [
+    (["red"], ref("Colour"), "red", "red | green"),
+    (["red"], optional(ref("Colour")), "red", "red | green | null"),
+    (["null"], optional(ref("Colour")), None, "red | green | null"),
+    (["2"], optional(ref("Level")), 2, "1 | 2 | null"),
+    (["red"], {"allOf": [ref("Colour")], "default": "red"}, "red", "red | green"),
+    (["red"], {**ref("Colour"), "description": "which"}, "red", "red | green"),
+    (["123"], optional({"type": "string"}), "123", "string or null"),
+    (["null"], optional({"type": "integer"}), None, "integer or null"),
+    (["5"], {"anyOf": [{"type": "string"}, {"type": "integer"}]}, 5, "string or integer"),
+    (["true"], optional({"type": "boolean"}), True, "yes or no or null"),
+    (["a"], optional(TEXTS), ["a"], "list of string or null"),
+    (["1", "2"], optional(TEXTS), ["1", "2"], None),
+    (['["1"]'], optional(TEXTS), ["1"], None),
+    (["null"], optional({"type": "array"}), None, "list or null"),
+    (["7"], TEXTS, ["7"], "list of string"),
+    (
+        ["red", "green"],
+        optional({"type": "array", "items": ref("Colour")}),
+        ["red", "green"],
+        "list of red | green or null",
+    ),
+    (['{"x": 1}'], optional(ref("Point")), {"x": 1}, "object or null"),
+    (['{"x": 1}'], {"type": "array", "items": ref("Point")}, [{"x": 1}], "list of object"),
+    (["a", "1", "b"], PLACES, ["a", 1, "b"], None),
+    (["auto"], AUTO, "auto", "auto or integer"),
+    (["3"], AUTO, 3, "auto or integer"),
+    (["a,b"], EITHER, "a,b", "string or list"),
+    (["a", "b"], EITHER, ["a", "b"], None),
+    (["5"], {"anyOf": [{"type": "integer", "maximum": 4}, {"type": "string"}]}, "5", None),
+    (["yes"], {"$ref": "#name"}, True, "yes or no"),
+    (["1.5"], {"$ref": "#/definitions/old"}, 1.5, "number"),
+    (["1.5"], {"$ref": "http://a.example/schema#/definitions/old"}, 1.5, "number"),
+    (["[[]]"], ref("tree"), [[]], "list"),
+    (["x"], ref("loop"), "x", "any value"),
+    (["x"], ref("nowhere"), "x", "any value"),
+    (["x"], {"$ref": "http://other.example/#"}, "x", "any value"),
+    (["{}"], {"$ref": "#"}, {}, "object"),
+]
+
+
+@pytest.mark.parametrize(("texts", "schema", "value", "words"), REFERRING)
+def test_words_for_what_a_schema_refers_to(
+    texts: list[str], schema: dict[str, Any], value: object, words: str | None
+) -> None:
+    field = resolved(schema, ROOT)
+    if is_list(field, len(texts)):
+        assert convert_list(texts, field) == value
+    else:
+        (text,) = texts
+        assert convert(text, field) == value
+    if words is not None:
+        assert describe(field) == words
+
+
+@pytest.mark.parametrize("schema", [optional(ref("Colour")), {"allOf": [ref("Colour")]}])
+def test_what_is_not_among_the_choices_of_a_reference(schema: dict[str, Any]) -> None:
+    with pytest.raises(ValueError, match=r"must be one of red \| green"):
+        convert("blue", resolved(schema, ROOT))
+    with pytest.raises(ValueError, match=r"must be one of red \| green"):
+        convert_list(["blue"], resolved(optional({"type": "array", "items": schema}), ROOT))
+
+
+TOPS: list[dict[str, Any]] = [
+    {"$ref": "#/$defs/args"},
+    {"allOf": [{"properties": {"a": ref("Level")}}, {"$ref": "#/$defs/args"}]},
+    {"properties": {"a": ref("Level")}, "required": ["a"], "allOf": [{"required": []}]},
+]
+
+
+@pytest.mark.parametrize("top", TOPS)
+def test_fields_of_an_object_that_refers(top: dict[str, Any]) -> None:
+    arguments = {"type": "object", "properties": {"a": ref("Level")}, "required": ["a"]}
+    fields, schema = fields_of({**top, "$defs": {**ROOT["$defs"], "args": arguments}})
+    assert describe(fields["a"]) == "1 | 2"
+    assert schema["required"] == ["a"]
+    assert fields_of(None) == ({}, {})
+
+
+def test_a_schema_that_grows_is_cut() -> None:
+    """Each part refers to the next one twice; the whole would have 2 ** 60 parts."""
+    parts = {str(n): {"anyOf": [ref(str(n + 1)), ref(str(n + 1))]} for n in range(60)}
+    assert describe(resolved(ref("0"), {"$defs": parts})) == "any value"
+    nested: dict[str, Any] = {"type": "integer"}
+    for _ in range(9):
+        nested = {"anyOf": [{"type": "integer"}] * 18, "oneOf": [nested]}
+    assert convert("5", resolved(nested, nested)) == 5
 
 
 def test_references() -> None:

@@ -357,6 +357,7 @@ def test_a_first_worker_that_does_not_start(directory: Path) -> None:
     ("options", "message"),
     [
         (("--workers", "2"), "--workers 2 needs --store, a file or a URL of Redis"),
+        (("--workers", "2", "--http-sse", "/sse"), "--http-sse needs one process for each port"),
         (("--workers", "0"), "--workers takes a number from 1 on, got 0"),
         (("--workers", "1", "--stdio"), "--workers serves HTTP"),
         (("--workers", "1", "--dual"), "--workers serves HTTP"),

@@ -13,6 +13,7 @@ from sansmcp import (
     NegotiationFailed,
     encode_event,
 )
+from sansmcp.codecs.sse import KEEP_ALIVE
 from sansmcp.events import Closed
 from sansmcp.states import ClientState
 from sansmcp.types import Unpack
@@ -64,6 +65,12 @@ class SseHarness(ClientHarness):
         """Events of the stream; bytes are taken as they are."""
         for message in messages:
             self.stream.event(message)
+
+    def keep_alive(self, seconds: float) -> None:
+        """Let time pass while the server sends comments."""
+        for _ in range(int(seconds)):
+            self.wait(1)
+            self.stream.feed(BodyData(KEEP_ALIVE))
 
     def make(self, method: str = "tools/call", **options: Any) -> tuple[int, int]:
         """A call whose POST was accepted: its handle, and the id of its request."""

@@ -12,6 +12,7 @@ from sansmcp.auth.options import Authorization
 from sansmcp.client.authorizing import Authorizing, SendNow
 from sansmcp.client.exchange import Exchange, ForDelete
 from sansmcp.client.http_heads import HttpRequest
+from sansmcp.client.message_decoder import MessageDecoder
 from sansmcp.client.reader import ResponseReader
 from sansmcp.effects import LoadCredentials, LockCredentials, SignJwt
 from sansmcp.errors import AuthorizationFailed, RequestRefused
@@ -31,7 +32,8 @@ from sansmcp.trace import Tracer
 from ..auth.bench import SERVER, World
 from .auth_harness import ASM, PRM, AuthHarness, deny
 from .harness import URL, Asked, ClientHarness, only_failure
-from .modern.harness import MODERN, discovered, failed
+from .modern.harness import MODERN, TASKS, discovered, failed
+from .modern.task_harness import ID, handle_of, state
 from .sse_harness import SseHarness
 
 TOKEN = "Bearer token-1"
@@ -602,6 +604,63 @@ def test_a_list_of_tools_that_gets_no_authorization() -> None:
     assert harness.take().json["method"] == "tools/call"
 
 
+def test_a_renewal_that_gets_no_authorization_leaves_the_subscription() -> None:
+    harness = AuthHarness(failing(), versions=(MODERN,))
+    harness.run_command(harness.client.start)
+    asked = harness.take()
+    asked.answer(discovered(asked.id))
+    _, first = harness.call("subscriptions/listen", params={"notifications": {}})
+    first.open_stream()
+    harness.wait(harness.client.limits.stream_idle_timeout)
+    deny(harness.take())
+    assert not first.aborted
+    assert [event for event in harness.events if isinstance(event, CallFailed | Closed)] == []
+
+
+def test_a_poll_of_a_task_that_gets_no_authorization_ends_the_call_of_the_task() -> None:
+    harness = AuthHarness(failing(), versions=(MODERN,), tasks=True)
+    harness.run_command(harness.client.start)
+    asked = harness.take()
+    asked.answer(discovered(asked.id, capabilities={"tools": {}, "extensions": {TASKS: {}}}))
+    call, first = harness.call(params={"name": "echo"})
+    other, running = harness.call("prompts/list")
+    first.result(handle_of())
+    harness.wait(2)
+    poll = harness.take()
+    assert poll.json["method"] == "tasks/get"
+    deny(poll)
+    (failure,) = [event for event in harness.events if isinstance(event, CallFailed | Closed)]
+    assert isinstance(failure, CallFailed)
+    assert failure.call == call
+    assert isinstance(failure.error, AuthorizationFailed)
+    assert failure.error.task_id == ID
+    harness.take_events()
+    running.result({"prompts": []})
+    assert [event.call for event in harness.take_events() if isinstance(event, CallCompleted)] == [
+        other
+    ]
+
+
+def test_a_subscription_to_a_task_that_gets_no_authorization_leaves_its_polls() -> None:
+    harness = AuthHarness(failing(), versions=(MODERN,), tasks=True)
+    harness.run_command(harness.client.start)
+    asked = harness.take()
+    asked.answer(discovered(asked.id, capabilities={"tools": {}, "extensions": {TASKS: {}}}))
+    _, first = harness.call(params={"name": "echo"})
+    first.result(handle_of())
+    listening: list[Asked] = []
+    while not listening:
+        harness.wait(2)
+        for each in harness.requests:
+            if each.json["method"] == "tasks/get":
+                each.result(state())
+            else:
+                listening.append(each)
+        harness.requests.clear()
+    deny(listening[0])
+    assert [event for event in harness.events if isinstance(event, CallFailed | Closed)] == []
+
+
 def test_a_list_of_tools_that_waits_stops_the_clock_of_its_call() -> None:
     harness = AuthHarness(versions=(MODERN,))
     harness.asks_person = False
@@ -637,7 +696,7 @@ def test_another_origin_is_never_authorized() -> None:
     """The client sends no such request; this is the last line of defence."""
     flow = Flow(URL, Authorization(), bytes, lambda: 0.0, False)
     request = HttpRequest(Url.parse("http://localhost:9000/mcp"), b"POST", ())
-    reader = ResponseReader(request, Limits())
+    reader = ResponseReader(request, MessageDecoder(Limits(), is_strict=False))
     exchange = Exchange(ForDelete(), request, reader, None, 0)
     assert Authorizing(flow).admit(1, exchange, 0.0) == SendNow(())
 
@@ -659,3 +718,14 @@ def test_on_http_sse_a_cancelled_call_that_waits_is_not_sent() -> None:
     sent = [each.json["method"] for each in harness.requests]
     assert sent == ["tools/call", "notifications/cancelled"]
     harness.requests.clear()
+
+
+def test_a_ping_that_gets_no_authorization_says_nothing_about_the_event_stream() -> None:
+    harness = SseAuthHarness(failing())
+    harness.connect()
+    harness.wait(harness.client.limits.stream_idle_timeout)
+    deny(harness.take())
+    assert not harness.stream.aborted
+    harness.wait(harness.client.limits.stream_idle_timeout)
+    assert harness.take().json["method"] == "ping"
+    assert [event for event in harness.events if isinstance(event, Closed)] == []

@@ -16,7 +16,7 @@ from sansmcp.revisions import REVISIONS
 from sansmcp.server import refusals
 from sansmcp.server.refusals import RefusalTemplate
 
-from .harness import Asked, ClientHarness, notification, only_failure
+from .harness import Asked, ClientHarness, notification, only_failure, response
 from .sse_harness import SseHarness
 
 BUSY = [(429, "rate_limited"), (429, None), *((503, reason) for reason in sorted(NOT_RUN))]
@@ -83,15 +83,66 @@ def _connected(version: str) -> ClientHarness:
     return harness
 
 
+@pytest.mark.parametrize("version", list(REVISIONS))
+@pytest.mark.parametrize("method", ["tools/list", "tools/call"])
+@pytest.mark.parametrize("status", [200, 502, 503, 504])
+def test_a_proxy_that_has_lost_its_server_leaves_the_outcome_unknown(
+    version: str, method: str, status: int
+) -> None:
+    """What reads is sent again, and a call that the application has declared harmless."""
+    harness = SseHarness().connect() if version == "2024-11-05" else _connected(version)
+    handle, asked = harness.call(method, idempotent=None if method == "tools/list" else True)
+    asked.refuse(status, b"<html>Bad gateway</html>", retry_after="3", content_type="text/html")
+    assert (last(harness).call, last(harness).delay, last(harness).attempt) == (handle, 3.5, 1)
+    harness.wait(3.5)
+    again = harness.take()
+    assert again.id != asked.id
+    if isinstance(harness, SseHarness):
+        again.accept()
+        harness.say(response(again.id))
+    else:
+        again.result({"tools": []})
+    assert [event.call for event in harness.events if isinstance(event, CallCompleted)] == [handle]
+
+
+def test_it_is_sent_again_only_within_its_times(harness: ClientHarness) -> None:
+    handle, asked = harness.call("tools/list", timeout=3)
+    asked.refuse(504, retry_after="3")
+    error = only_failure(harness, handle)
+    assert isinstance(error, RequestRefused)
+    assert (error.status, "its outcome is unknown" in str(error)) == (504, True)
+
+
+def test_a_lookup_of_tools_is_sent_again() -> None:
+    harness = _connected("2026-07-28")
+    _, asked = harness.call(params={"name": "echo"})
+    error = {"code": -32020, "message": "headers differ"}
+    asked.answer({"jsonrpc": "2.0", "id": asked.id, "error": error}, 400)
+    harness.take().refuse(502)
+    harness.wait(0.5)
+    harness.take().result({"tools": []})
+    assert harness.take().json["method"] == "tools/call"
+
+
+@pytest.mark.parametrize("status", [502, 503, 504])
+def test_a_call_that_may_have_run_is_not(harness: ClientHarness, status: int) -> None:
+    handle, asked = harness.call()
+    asked.refuse(status, retry_after="1")
+    error = only_failure(harness, handle)
+    assert isinstance(error, RequestRefused)
+    assert error.status == status
+    assert "got no response, and its outcome is unknown" in str(error)
+    harness.wait(3600)
+    assert harness.requests == []
+
+
 @pytest.mark.parametrize("idempotent", [True, False])
 @pytest.mark.parametrize(
-    ("status", "reason"),
-    [(503, None), (503, "busy"), (503, "rate_limited"), (500, "store_failed"), (502, None)],
+    ("status", "reason"), [(503, "full"), (503, "rate_limited"), (500, "store_failed"), (500, None)]
 )
-def test_a_call_that_may_have_run_is_not(
+def test_a_refusal_of_the_server_is_final(
     harness: ClientHarness, status: int, reason: str | None, *, idempotent: bool
 ) -> None:
-    """A proxy sends 503, too, when the connection to its server has broken during a call."""
     handle, asked = harness.call(idempotent=idempotent)
     refuse(asked, status, reason, retry_after="1")
     assert isinstance(only_failure(harness, handle), RequestRefused | JsonRpcError)

@@ -83,6 +83,7 @@ def test_progress_need_not_reset_the_timeout(harness: ClientHarness) -> None:
         ({"progressToken": 1}, True),
         ({"progressToken": 1, "progress": "x"}, True),
         ({"progressToken": 1, "progress": True}, True),
+        ({"progressToken": 1, "progress": 10**400}, True),
         ({"progressToken": "1", "progress": 1}, False),
         ({"progressToken": True, "progress": 1}, False),
         ({"progressToken": 99, "progress": 1}, False),
@@ -98,11 +99,12 @@ def test_odd_progress_is_no_progress(
     assert [type(event) for event in harness.events] == [ProtocolViolation] * violates
 
 
-def test_odd_members_of_progress_are_left_out(harness: ClientHarness) -> None:
+@pytest.mark.parametrize("total", ["x", 10**400], ids=["text", "huge"])
+def test_odd_members_of_progress_are_left_out(harness: ClientHarness, total: Any) -> None:
     handle, asked = harness.call()
     asked.open_stream()
     asked.event(
-        notification("notifications/progress", progressToken=1, progress=1, total="x", message=5)
+        notification("notifications/progress", progressToken=1, progress=1, total=total, message=5)
     )
     asked.event({"jsonrpc": "2.0", "method": "notifications/progress"})
     assert harness.events[0] == ProgressReceived(call=handle, progress=1)

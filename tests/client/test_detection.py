@@ -16,6 +16,7 @@ from sansmcp import (
     RequestTimeout,
 )
 from sansmcp.events import CallFailed, Connected
+from sansmcp.revisions import HANDSHAKE_VERSIONS, REVISIONS
 
 from .detection_harness import (
     JSON,
@@ -303,3 +304,28 @@ def test_whose_answer_breaks_the_protocol_is_told(harness: ClientHarness) -> Non
     harness.take().refuse(200, b"hi", **JSON)
     said = f"The response to initialize from {URL} breaks the protocol: Not valid JSON"
     assert str(failure(harness)).startswith(said)
+
+
+# Servers that open the event stream of HTTP+SSE for a POST, too
+
+
+@pytest.mark.parametrize("versions", [HANDSHAKE_VERSIONS, tuple(REVISIONS)])
+def test_an_endpoint_event_means_http_sse_whatever_opened_the_stream(
+    versions: tuple[str, ...],
+) -> None:
+    harness = ClientHarness(versions=versions)
+    harness.run_command(harness.client.start)
+    posted = harness.take()
+    posted.open_stream()
+    tell_endpoint(posted)
+    assert posted.aborted
+    by_http_sse(harness)
+
+
+def test_a_client_that_must_not_use_it_says_so() -> None:
+    harness = ClientHarness(transports=("streamable-http",))
+    harness.run_command(harness.client.start)
+    posted = harness.take()
+    posted.open_stream()
+    tell_endpoint(posted)
+    assert "an event stream of HTTP+SSE, the transport 'http+sse'" in str(failure(harness))

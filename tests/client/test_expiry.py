@@ -42,6 +42,7 @@ def test_404_opens_a_new_session(harness: ClientHarness) -> None:
     assert isinstance(failed, CallFailed)
     assert failed.call == handle
     assert isinstance(failed.error, SessionLost)
+    assert failed.error.was_not_run
     assert expired == SessionExpired((handle,))
     initialize = harness.take()
     assert initialize.json["method"] == "initialize"
@@ -54,6 +55,18 @@ def test_404_opens_a_new_session(harness: ClientHarness) -> None:
     assert asked.header("mcp-session-id") == NEW
     asked.result()
     assert harness.events == [CallCompleted(handle, {})]
+
+
+def test_a_call_whose_response_had_begun_may_have_run(harness: ClientHarness) -> None:
+    _, running = harness.call()
+    running.open_stream()
+    harness.call()[1].refuse(404)
+    begun, refused = (e.error for e in harness.take_events() if isinstance(e, CallFailed))
+    assert isinstance(begun, SessionLost)
+    assert isinstance(refused, SessionLost)
+    assert (begun.was_not_run, refused.was_not_run) == (False, True)
+    assert "was not completed, and may have run; the client opens" in str(begun)
+    assert "was not run; repeat it in the new session" in str(refused)
 
 
 def test_calls_that_may_be_repeated_go_on_in_the_new_session(harness: ClientHarness) -> None:

@@ -219,6 +219,64 @@ def test_an_illegal_session_id(harness: ClientHarness, session: str) -> None:
     assert isinstance(failure(harness), InvalidResponse)
 
 
+OLDER = "Unsupported protocol version: 2025-11-25 (supported versions: 2024-11-05, 2025-06-18)"
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (error(0, -32602, OLDER), 200),
+        (error(0, -32602, OLDER), 400),
+        (error(None, -32000, OLDER), 400),
+        (error(0, -32602, "no", data={"supported": ["2023-01-01", "2025-06-18"]}), 200),
+        (error(0, -32022, "no", data={"supported": ["2025-06-18"]}), 400),
+        (error(None, -32602, "no", data={"supported": ["2025-06-18"]}), 400),
+    ],
+)
+def test_a_server_that_names_older_versions_is_offered_the_newest(
+    harness: ClientHarness, answer: dict[str, Any], status: int
+) -> None:
+    """It should respond to ``initialize`` with one of its versions, and refuses it instead."""
+    asked = harness.take()
+    assert asked.json["params"]["protocolVersion"] == LATEST
+    asked.answer({**answer, "id": None if answer["id"] is None else asked.id}, status)
+    again = harness.take()
+    assert again.json["method"] == "initialize"
+    assert again.json["params"]["protocolVersion"] == "2025-06-18"
+    again.answer(initialized(again.id, version="2025-06-18"))
+    harness.take().answer(None, 202)
+    assert harness.client.state is ClientState.READY
+
+
+def test_a_server_that_refuses_each_version_ends_the_opening(harness: ClientHarness) -> None:
+    """Each offer is older than the last one; the error has those before it."""
+    text = "supported: " + ", ".join(HANDSHAKE_VERSIONS)
+    for version in reversed(HANDSHAKE_VERSIONS):
+        asked = harness.take()
+        assert asked.json["params"]["protocolVersion"] == version
+        asked.answer(error(asked.id, -32602, text), 400)
+    raised = failure(harness)
+    assert isinstance(raised, JsonRpcError)
+    assert len(raised.attempts) == len(HANDSHAKE_VERSIONS) - 1
+
+
+@pytest.mark.parametrize(
+    ("answer", "status"),
+    [
+        (error(0, -32602, "no", data={"supported": [LATEST, "2025-06-18"]}), 200),
+        (error(0, -32602, "no", data={"supported": ["2023-01-01"]}), 200),
+        (error(0, -32602, f"{OLDER}".replace("2025-06-18", "x").replace("2024-11-05", "y")), 200),
+        (error(None, -32000, OLDER), 403),
+    ],
+)
+def test_other_refusals_are_not_about_the_version(
+    harness: ClientHarness, answer: dict[str, Any], status: int
+) -> None:
+    asked = harness.take()
+    asked.answer({**answer, "id": None if answer["id"] is None else asked.id}, status)
+    assert isinstance(failure(harness), CallError)
+
+
 @pytest.mark.parametrize("status", [200, 400, 500])
 def test_an_error_of_the_server(harness: ClientHarness, status: int) -> None:
     asked = harness.take()

@@ -142,7 +142,7 @@ def test_posts_end_with_the_session(harness: SseHarness) -> None:
     reopened(harness)
     harness.wait(30)
     assert harness.requests == []
-    assert harness.client.next_deadline() is None
+    assert harness.client.next_deadline() == harness.now - 30 + Limits().stream_idle_timeout
 
 
 def test_a_stream_that_cannot_be_read_is_lost() -> None:

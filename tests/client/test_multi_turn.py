@@ -331,8 +331,9 @@ def test_the_call_keeps_its_timeout() -> None:
     harness.wait(100)  # somebody thinks about the answer
     answer(harness, 0)
     close_turn(asked)
-    harness.wait(9)
+    harness.wait(7)
     harness.take().open_stream()
+    harness.wait(2)
     assert not any(isinstance(event, CallFailed) for event in harness.events)
     harness.wait(2)
     event = harness.events[-1]

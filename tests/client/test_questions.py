@@ -82,10 +82,11 @@ def test_questions_can_be_answered_by_errors(able: ClientHarness) -> None:
     assert able.take().json["error"]["code"] == -32601
 
 
-def test_an_answer_that_is_no_json_changes_nothing(able: ClientHarness) -> None:
+@pytest.mark.parametrize("answer", [math.nan, {"a": math.nan}, True, None, []])
+def test_an_answer_that_is_no_json_object_changes_nothing(able: ClientHarness, answer: Any) -> None:
     asked_by_server(able)
     with pytest.raises(LocalProtocolError):
-        able.client.respond("q", math.nan, now=0)
+        able.client.respond("q", answer, now=0)
     assert able.run_command(able.client.respond, "q", {}) is True
 
 

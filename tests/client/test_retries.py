@@ -224,7 +224,7 @@ def test_a_server_that_is_busy_says_how_long_to_wait_at_least(
 
 def test_a_refused_request_is_not_repeated(harness: ClientHarness) -> None:
     _, asked = harness.call(idempotent=True)
-    asked.refuse(503)
+    asked.refuse(500)
     harness.wait(1000)
     assert harness.requests == []
 

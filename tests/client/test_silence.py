@@ -182,3 +182,21 @@ def test_what_a_silent_stream_has_said_about_reconnecting_counts_for_the_next_po
     resumed.end()
     events = reconnections(harness)
     assert [event.delay for event in events] == [0.0, pytest.approx(7.0, rel=0.1)]
+
+
+@pytest.mark.parametrize("timeout", [4.0, 20.0, 30.0])
+def test_a_short_call_has_time_left_after_a_silence(harness: ClientHarness, timeout: float) -> None:
+    """The client notices within three quarters of the timeout, however short it is."""
+    handle, asked = open_call(harness, timeout=timeout)
+    harness.wait(timeout * 3 / 4)
+    assert asked.aborted
+    resumed = harness.take("GET")
+    resumed.open_stream()
+    resumed.event(response(asked.id), id="e2")
+    assert harness.take_events()[-1] == CallCompleted(handle, {})
+
+
+def test_the_total_timeout_counts_too(harness: ClientHarness) -> None:
+    _, asked = open_call(harness, timeout=1000, total_timeout=8)
+    harness.wait(6)
+    assert asked.aborted

@@ -83,7 +83,7 @@ def test_an_invalid_answer_fails_its_call(harness: ProcessHarness, answer: Any) 
 
 def test_an_invalid_request_of_the_server_fails_no_call(harness: ProcessHarness) -> None:
     handle, id = harness.make()
-    bad = {"jsonrpc": "2.0", "id": id, "method": "roots/list", "params": None}
+    bad: Any = {"jsonrpc": "2.0", "id": id, "method": "roots/list", "params": []}
     harness.say(bad, [bad], response(id))
     assert [type(event) for event in harness.events] == [
         InvalidLine,
@@ -97,7 +97,7 @@ def test_nor_does_it_on_the_stream_of_a_call() -> None:
     harness = ClientHarness().connect()
     handle, asked = harness.call()
     asked.open_stream()
-    asked.event({"jsonrpc": "2.0", "id": asked.id, "method": "roots/list", "params": None})
+    asked.event({"jsonrpc": "2.0", "id": asked.id, "method": "roots/list", "params": []})
     asked.event(response(asked.id))
     assert [type(event) for event in harness.events] == [ProtocolViolation, CallCompleted]
     assert harness.events[-1] == CallCompleted(handle, {})

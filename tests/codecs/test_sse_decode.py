@@ -65,6 +65,26 @@ def test_comments_have_no_effect() -> None:
     assert datas(b"data: a\n: in between\ndata: b\n\n") == ["a\nb"]
 
 
+@pytest.mark.parametrize("cut", [1, 3, 1000])
+@pytest.mark.parametrize(
+    ("body", "has_comments"),
+    [
+        (b":\n\n", True),
+        (b": ping\r\n\r\n", True),
+        (b"data: a\n\n:\n\n", True),
+        (b"data: a\n: in between\ndata: b\n\n", True),
+        (b"data: " + b"x" * 2000 + b"\n\n" + b": " + b"c" * 2000 + b"\n\n", True),
+        (b"data: :\n\ndata:: b\n\n\n", False),
+        (b"data: a\ndata: :\n\n", False),
+    ],
+)
+def test_comments_are_recorded(body: bytes, has_comments: bool, cut: int) -> None:
+    decoder = SseDecoder(10_000)
+    for start in range(0, len(body), cut):
+        decoder.feed(body[start : start + cut])
+    assert decoder.has_comments is has_comments
+
+
 @requirement("SSE-C-005", "SSE-C-007", "SSE-C-008", "SSE-C-009", "SSE-C-012")
 @pytest.mark.parametrize(
     ("block", "data"),

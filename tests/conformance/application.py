@@ -18,6 +18,8 @@ from sansmcp import (
     ServerCall,
 )
 from sansmcp.app import TaskRule
+from sansmcp.skills import EXTENSION, GET, LIST, READ_DIRECTORY
+from sansmcp_tools import Tools
 
 from .steps import Script
 
@@ -25,7 +27,11 @@ Content: TypeAlias = Mapping[str, Any]
 
 CONTENT: Content = json.loads(Path(__file__).with_name("content.json").read_text())
 
-CHANGING = {"tools": {"listChanged": True}, "prompts": {"listChanged": True}}
+OFFERED = {
+    "tools": {"listChanged": True},
+    "prompts": {"listChanged": True},
+    "extensions": {EXTENSION: {"directoryRead": True}},
+}
 
 ASKS = {"elicitation/create": "elicitation", "sampling/createMessage": "sampling"}
 """The capability that a client needs to be asked."""
@@ -43,10 +49,9 @@ class Application:
         """Tells subscribers of a change; the adapter's server has it, once it runs."""
         self._tools = {tool["definition"]["name"]: tool for tool in CONTENT["tools"]}
         self._prompts = {prompt["definition"]["name"]: prompt for prompt in CONTENT["prompts"]}
-        self.app = App("sansmcp-conformance", "1.0", None, CHANGING, self._input_schema)
+        self.app = App("sansmcp-conformance", "1.0", None, OFFERED, self._input_schema)
         for method, key, entries in (
             ("tools/list", "tools", CONTENT["tools"]),
-            ("resources/list", "resources", CONTENT["resources"]),
             ("resources/templates/list", "resourceTemplates", CONTENT["templates"]),
             ("prompts/list", "prompts", CONTENT["prompts"]),
         ):
@@ -54,7 +59,12 @@ class Application:
         for method in ("resources/subscribe", "resources/unsubscribe", "logging/setLevel"):
             self._answer(method, {})
         self._answer("completion/complete", {"completion": {"values": CONTENT["completions"]}})
-        self.app.handler("resources/read")(read_resource)
+        self._skills = Tools("skills")
+        self._skills.skills(Path(__file__).with_name("skills"))
+        for method in (LIST, GET, READ_DIRECTORY):
+            self.app.handler(method)(self._ask_skills)
+        self.app.handler("resources/list")(self._list_resources)
+        self.app.handler("resources/read")(self._read_resource)
         self.app.handler("tools/call", task=self._task_rule)(
             adapt(lambda call: self._perform(self._tools, call))
         )
@@ -65,6 +75,19 @@ class Application:
             return result
 
         self.app.handler(method)(answer)
+
+    def _ask_skills(self, call: BaseCall[Any, Any]) -> Any:
+        handler = self._skills.handler_of(call.method)
+        assert handler is not None
+        return handler(call)
+
+    def _list_resources(self, call: BaseCall[Any, Any]) -> dict[str, Any]:
+        listed = [entry["definition"] for entry in CONTENT["resources"]]
+        return {"resources": [*listed, *self._ask_skills(call)["resources"]]}
+
+    def _read_resource(self, call: BaseCall[Any, Any]) -> Any:
+        is_of_skill = str(call.params["uri"]).startswith("skill://")
+        return self._ask_skills(call) if is_of_skill else read_resource(call)
 
     def _input_schema(self, tool: str) -> Mapping[str, Any] | None:
         entry = self._tools.get(tool)

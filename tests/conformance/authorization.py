@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import http.client
 import json
 import os
@@ -63,6 +64,13 @@ def _enterprise(context: Mapping[str, Any]) -> dict[str, Any]:
     return {"client": _given(context), "grant": grant}
 
 
+def _audience_of(jwt: str) -> str:
+    """The issuer for which the platform made an assertion; the suite names it nowhere else."""
+    payload = jwt.split(".")[1]
+    claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    return str(claims["aud"])
+
+
 _SETTINGS: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
     "auth/pre-registration": lambda context: {"client": _given(context)},
     "auth/client-credentials-basic": lambda context: {
@@ -73,7 +81,7 @@ _SETTINGS: Mapping[str, Callable[[Mapping[str, Any]], dict[str, Any]]] = {
     "auth/enterprise-managed-authorization": _enterprise,
     "auth/wif-jwt-bearer": lambda context: {
         "client": OAuthClient(client_id=context["client_id"]),
-        "grant": JwtAssertion(context["valid_jwt"]),
+        "grant": JwtAssertion(context["valid_jwt"], _audience_of(context["valid_jwt"])),
     },
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,6 +17,7 @@ BOTH = ("server", "client")
 ADAPTERS = {
     "trio": BOTH,
     "asyncio": BOTH,
+    "bridge": ("server",),
     "blocking": BOTH,
     "asgi": ("server",),
     "wsgi": ("server",),
@@ -25,6 +26,13 @@ ADAPTERS = {
 """Our adapters, and what each of them can be.
 
 The blocking client on httpx is not there: it has no standalone stream, on which one scenario asks.
+"""
+
+CANNOT: Mapping[str, frozenset[str]] = {
+    "bridge": frozenset(("server-sse-polling", "tasks-required-task-error")),
+}
+"""Scenarios that a peer cannot pass: a bridge has its own event streams, so a poll that the server
+behind it begins ends there; and it follows tasks itself, so that clients which cannot get a result.
 """
 
 

@@ -7,7 +7,8 @@ import os
 from collections.abc import Generator, Mapping
 from typing import Any, TypeAlias
 
-from sansmcp import BaseClient, ServerRequest
+from sansmcp import BaseClient, ServerRequest, SkillMismatch
+from sansmcp.skills import skill_of
 
 from .steps import Script
 
@@ -66,6 +67,22 @@ def echo_schema(client: Handle) -> Steps:
     yield client.call_tool("json_schema_echo", {"schema": schema})
 
 
+def list_skills(client: Handle) -> Steps:
+    """List the skills, and read none of their files."""
+    yield client.call("skills/list")
+
+
+def read_skill(client: Any) -> Steps:
+    """Read a skill that is not what its entry says, and stop there."""
+    (entry,) = (yield client.call("skills/list"))["skills"]
+    skill = skill_of(entry, client.core.target)
+    try:
+        yield client.read_skill(skill)
+    except SkillMismatch:
+        return
+    yield client.read_skill(skill, "references/FORMS.md")
+
+
 def arguments_for(tool: Mapping[str, Any]) -> dict[str, Any]:
     """Values for what a tool requires."""
     examples = {"string": "text", "integer": 1, "number": 1, "boolean": True}
@@ -94,6 +111,10 @@ SCRIPTS: Mapping[str, Script] = {
     "http-invalid-tool-headers": call_all_tools,
     "json-schema-ref-no-deref": calling(),
     "json-schema-2020-12-preservation": echo_schema,
+    "sep-2640-client-no-prefetch": list_skills,
+    "sep-2640-client-verify-digest": read_skill,
+    "sep-2640-client-verify-frontmatter": read_skill,
+    "sep-2640-client-verify-size": read_skill,
 }
 
 QUIET = ("sse-retry",)

@@ -17,10 +17,16 @@ def awaiting(script: Script) -> Callable[[Any], Awaitable[Any]]:
     """The script as an async function."""
 
     async def run(handle: Any) -> Any:
-        steps, value = script(handle), None
+        steps = script(handle)
         try:
+            waiting = steps.send(None)
             while True:
-                value = await steps.send(value)
+                try:
+                    value = await waiting
+                except Exception as error:  # as a function would have it
+                    waiting = steps.throw(error)
+                else:
+                    waiting = steps.send(value)
         except StopIteration as end:
             return end.value
 

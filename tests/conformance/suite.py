@@ -18,7 +18,7 @@ from typing import Any
 
 import attrs
 
-from ..node import NODE, install
+from ..node import NODE, install, require_version
 
 FOLDER = Path(__file__).with_name("node")
 REVISIONS = ("2025-11-25", "2026-07-28")
@@ -29,6 +29,9 @@ _MAIN = FOLDER / "node_modules" / "@modelcontextprotocol" / "conformance" / "dis
 
 _CACHE = FOLDER / "node_modules" / ".cache"
 """Compiled code: compiling the suite is a quarter of what a short scenario takes."""
+
+_NODE = 22
+"""The version of Node.js that the suite needs: with an older one it dies of ``globSync``."""
 
 _TIMEOUT = 120.0
 """Seconds for one scenario; the longest takes three on a quiet machine."""
@@ -67,6 +70,17 @@ _OF_TASKS = tuple(
 revision. A tenth, ``tasks-status-notifications``, is always skipped.
 """
 
+
+_OF_SKILLS = (
+    ("server", "sep-2640-skills-directory"),
+    ("server", "sep-2640-skills-enumeration"),
+    ("server", "sep-2640-skills-manifest"),
+    ("client", "sep-2640-client-no-prefetch"),
+    ("client", "sep-2640-client-verify-digest"),
+    ("client", "sep-2640-client-verify-frontmatter"),
+    ("client", "sep-2640-client-verify-size"),
+)
+"""Those of skills, an extension of 2026-07-28."""
 
 _EXTENSIONS = (
     "auth/client-credentials-basic",
@@ -109,6 +123,7 @@ class Verdict:
 
 def scenarios() -> list[Scenario]:
     """All scenarios, as the suite lists them."""
+    require_version(_NODE, "The conformance suite")
     install(FOLDER)
     found: list[Scenario] = []
     for revision in REVISIONS:
@@ -121,6 +136,7 @@ def scenarios() -> list[Scenario]:
             found += [Scenario(leg, revision, name, False) for name in _NOT_REQUIRED[leg, revision]]
         found += [Scenario("client", revision, name, False) for name in _EXTENSIONS]
     found += [Scenario("server", REVISIONS[-1], name, False) for name in _OF_TASKS]
+    found += [Scenario(leg, REVISIONS[-1], name, False) for leg, name in _OF_SKILLS]
     return found + [Scenario("client", revision, name, False) for revision, name in _OLDER]
 
 
@@ -136,7 +152,9 @@ def judge(scenario: Scenario, peer: tuple[str, ...]) -> Verdict:
         words = (scenario.leg, *peer, "--scenario", scenario.name)
         try:
             # Without --force the suite skips scenarios of extensions, and calls that a success.
-            forced = ("--force",) if scenario.name in (*_OF_TASKS, *_EXTENSIONS) else ()
+            is_extension = scenario.name in (*_OF_TASKS, *_EXTENSIONS)
+            is_extension |= (scenario.leg, scenario.name) in _OF_SKILLS
+            forced = ("--force",) if is_extension else ()
             done = _run(*words, "--spec-version", scenario.revision, "-o", folder, *forced)
         except subprocess.TimeoutExpired:
             return Verdict(scenario, _TIMEOUT, ("took too long",))

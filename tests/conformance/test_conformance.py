@@ -26,6 +26,7 @@ def peer() -> Generator[Peer, None, None]:
     [
         ("server", "2025-11-25", "server-sse-polling"),
         ("server", "2026-07-28", "input-required-result-multi-round"),
+        ("server", "2026-07-28", "sep-2640-skills-enumeration"),
         ("server", "2026-07-28", "server-stateless"),
         ("client", "2025-11-25", "sse-retry"),
         ("client", "2026-07-28", "http-custom-headers"),

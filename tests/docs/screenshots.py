@@ -1,9 +1,9 @@
-"""What the command shows at a terminal of 80 columns, as a picture and in the README.
+"""What the command shows at a terminal of 80 columns, as a picture and in its page.
 
 ``make screenshots`` runs all of it, and writes
 
 * ``docs/terminal.svg``: the command with the server of the tutorial
-* the sessions in the README that have a comment ``recorded`` above them: what follows each command
+* the sessions in docs/command.md with a comment ``recorded`` above them: what follows each command
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from rich.text import Text
 
 from ..cli.conftest import serving
 from ..cli.terminal import at_terminal
-from .documents import DOCS, ROOT, blocks
+from .documents import DOCS, blocks
 
 PICTURE = DOCS / "terminal.svg"
-README = ROOT / "README.md"
+PAGE = DOCS / "command.md"
 
 _URL = "http://127.0.0.1:8000/mcp"
 _PORTS = "127.0.0.1:8000-8999"
-"""As many digits as in the README: lines break at the same places."""
+"""As many digits as in the page: lines break at the same places."""
 
 _PICTURED = (
     ("sansmcp list -- python server.py", ()),
     (
         "sansmcp call brew drink=tea cups=2 -- python server.py",
-        (("value: ", "yes"), ("edit) ", "yes")),
+        (("value: ", "yes"),),
     ),
     ("sansmcp call brew drink=tea cups=many -- python server.py", ()),
     ("sansmcp call brew drink=milk -- python server.py", ()),
@@ -81,7 +81,7 @@ def text_of(svg: str) -> list[str]:
 
 
 def recorded(text: str) -> str:
-    """The text of the README with what its recorded commands print now."""
+    """The text of the page with what its recorded commands print now."""
     with tempfile.TemporaryDirectory() as folder, serving("--http", _PORTS) as url:
 
         def session(block: re.Match[str]) -> str:
@@ -99,4 +99,4 @@ def _plain(command: str, url: str, folder: Path) -> str:
 
 if __name__ == "__main__":
     PICTURE.write_text(picture(), encoding="utf-8")
-    README.write_text(recorded(README.read_text(encoding="utf-8")), encoding="utf-8")
+    PAGE.write_text(recorded(PAGE.read_text(encoding="utf-8")), encoding="utf-8")

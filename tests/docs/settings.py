@@ -69,10 +69,11 @@ def page() -> str:
 def _part(title: str, of: str, options: type) -> str:
     package = options.__module__.partition(".")[0]
     same = f"`help({package}.{options.__name__})` shows the same."
-    return "\n".join([f"## {title}\n", of, f"{same}\n", *_table(options), ""])
+    return "\n".join([f"## {title}\n", of, f"{same}\n", *table(options), ""])
 
 
-def _table(options: type) -> list[str]:
+def table(options: type) -> list[str]:
+    """The table of the settings of a class, in lines."""
     parameters: Mapping[str, inspect.Parameter] = inspect.signature(options).parameters
     rows = [
         f"| `{name}` | {_default(parameters[name].default)} | {_markdown(text)} |"

@@ -1,14 +1,14 @@
 """What the documentation site has beside the pages in docs/: hooks of MkDocs, used by mkdocs.yml.
 
-* The README is its first page.
-* Each package has a page with all its public names, made of their docstrings.
+* The pages of the API are made of docstrings, one for each group of ``tests/house/public_api.py``.
+  Those for programs show of a client what a program calls, and settings where they are taken.
 * Files and folders of the checkout that a page links to are on the site, too, below ``source/``.
 """
 
 from __future__ import annotations
 
 import functools
-import importlib
+import json
 import os
 import re
 from collections.abc import Iterator
@@ -21,21 +21,37 @@ from mkdocs.plugins import event_priority
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
+import sansmcp
+from sansmcp_local import ConnectOptions, DriverOptions, ServeOptions
+
+# MkDocs loads this file by its path, so nothing can be imported relative to it.
+from tests.docs.settings import table
+from tests.house import public_api
+from tests.house.public_api import AUTHORS, USERS, Group
+
 ROOT = Path(__file__).parents[2]
 
-MODULES = ("effects", "events", "process", "testing", "trace")
-"""The public modules of ``sansmcp`` that are not packages of their own."""
+_SETTINGS: dict[str, tuple[type, ...]] = {
+    "ClientSettings": (sansmcp.ClientOptions,),
+    "ConnectSettings": (sansmcp.ClientOptions, ConnectOptions),
+    "DriverSettings": (sansmcp.ServerOptions, DriverOptions),
+    "ServeSettings": (sansmcp.ServerOptions, DriverOptions, ServeOptions),
+}
+"""Where the settings are explained that a function takes as keywords."""
 
 _IMAGES = {".svg", ".png"}
 
 _LINK_OR_CODE = re.compile(r"^( *)```.*?^\1```$|(?<=\]\()(?!\w+:)[^)#\s]+", re.M | re.S)
 """A block of code, which holds no links, or where a link within the project leads."""
 
-_LINK_OUT = re.compile(r"\[([^\]]+)\]\((?:\.\./)+security/[^)]*\)")
-"""A link to a page of the service that hosts the repository. Elsewhere its text has to do."""
-
-_AFTER_PAGES = "---\nsearch:\n  boost: 0.3\n---\n"
+_BOOST = {
+    group: 0.3 if group in USERS and group.module != "sansmcp.schema" else 0.1
+    for group in (*USERS, *AUTHORS)
+}
 """Results of the search that explain come before those of the API."""
+
+_NOT_SEARCHED = ("decisions/", "source/", "requirements.md", "history.md")
+"""Pages that are not for who looks for a way to do something."""
 
 _ROLE = re.compile(r":\w+:`~?\.?([\w.]+)`")
 
@@ -43,20 +59,17 @@ _ROLE = re.compile(r":\w+:`~?\.?([\w.]+)`")
 @functools.cache
 def public_names() -> dict[str, list[str]]:
     """The public names of every package and public module, by its name."""
-    adapters = sorted(path.parent.name for path in (ROOT / "adapters").glob("*/__init__.py"))
-    names = ["sansmcp", *(f"sansmcp.{name}" for name in MODULES), *adapters]
-    return {name: _names_of(name) for name in names}
+    found: dict[str, list[str]] = {}
+    for group in (*USERS, *AUTHORS):
+        found.setdefault(group.module, []).extend(public_api.names_of(group))
+    return found
 
 
-def _names_of(name: str) -> list[str]:
-    module = importlib.import_module(name)
-    if hasattr(module, "__all__"):
-        return sorted(module.__all__)
-    return sorted(
-        key
-        for key, value in vars(module).items()
-        if key[0] != "_" and getattr(value, "__module__", None) == name
-    )
+def page_of(group: Group) -> str:
+    """Where the page of a group is; a module with one group has it under its own name."""
+    if sum(each.module == group.module for each in (*USERS, *AUTHORS)) == 1:
+        return f"api/{group.module}.md"
+    return f"api/{group.module}-{re.sub('[^a-z]+', '-', group.title.lower())}.md"
 
 
 @event_priority(100)  # before mkdocstrings reads its options
@@ -65,16 +78,19 @@ def on_config(config: MkDocsConfig) -> None:
     settings = cast("Any", config)  # its types say less than they could
     plugins = settings.plugins
     plugins["autorefs"].scan_toc = False  # not the headings of other pages
-    settings.nav.append({"API": [{name: f"api/{name}.md"} for name in public_names()]})
+    for title, groups in (("API for programs", USERS), ("API for authors", AUTHORS)):
+        settings.nav.append({title: [{group.title: page_of(group)} for group in groups]})
     python = plugins["mkdocstrings"].config["handlers"]["python"]
-    python["options"]["preload_modules"] = list(public_names())  # they export each other's names
+    # They export each other's names. Those come first whose docstrings others inherit.
+    shared = ("sansmcp", "sansmcp_local", "sansmcp_loop", "sansmcp_threads")
+    python["options"]["preload_modules"] = list(dict.fromkeys((*shared, *public_names())))
 
 
 def on_files(files: Files, config: MkDocsConfig) -> None:
     """Add the pages and files that are not in docs/."""
-    for name, names in public_names().items():
-        files.append(File.generated(config, f"api/{name}.md", content=_api_page(name, names)))
-    waiting = [Path("README.md"), *(Path("docs", file.src_uri) for file in files if _is_ours(file))]
+    for group in (*USERS, *AUTHORS):
+        files.append(File.generated(config, page_of(group), content=_api_page(group)))
+    waiting = [Path("docs", file.src_uri) for file in files if _is_ours(file)]
     seen = {*waiting}
     while waiting:
         path = waiting.pop()
@@ -87,7 +103,9 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Point links at where their targets are on the site."""
+    """Point links at where their targets are on the site, and keep some pages out of the search."""
+    if page.file.src_uri.startswith(_NOT_SEARCHED):
+        page.meta["search"] = {"exclude": True}
     path = _checkout_path(page.file.src_uri)
     if path is None:
         return markdown
@@ -98,16 +116,35 @@ def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: 
         target = _site_uri(_join(path, found[0]))
         return os.path.relpath(target, PurePosixPath(page.file.src_uri).parent)
 
-    return _LINK_OR_CODE.sub(replaced, _LINK_OUT.sub(r"\1", markdown))
+    return _LINK_OR_CODE.sub(replaced, markdown)
 
 
-class Roles(griffe.Extension):
-    """Makes links of the roles in docstrings, such as :class:`App`."""
+class Docstrings(griffe.Extension):
+    """Makes links of the roles in docstrings, such as :class:`App`; lets methods inherit them."""
 
     def on_instance(self, *, obj: griffe.Object, **_: Any) -> None:
         """Rewrite the docstring of an object."""
         if obj.docstring is not None:
             obj.docstring.value = _ROLE.sub(_reference, obj.docstring.value)
+
+    def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
+        """Give the methods of a package without a docstring that of the method they replace."""
+        waiting: list[griffe.Object] = [pkg]
+        while waiting:
+            found = waiting.pop()
+            members = [each for each in found.members.values() if isinstance(each, griffe.Object)]
+            waiting += [each for each in members if not isinstance(each, griffe.Function)]
+            if isinstance(found, griffe.Class):
+                for member in members:
+                    member.docstring = member.docstring or _inherited(found, member.name)
+
+
+def _inherited(kind: griffe.Class, name: str) -> griffe.Docstring | None:
+    for base in kind.mro():
+        member = base.members.get(name)
+        if isinstance(member, griffe.Object) and member.docstring is not None:
+            return member.docstring
+    return None
 
 
 def _reference(found: re.Match[str]) -> str:
@@ -119,15 +156,42 @@ def _reference(found: re.Match[str]) -> str:
     return f"`{name}`"
 
 
-def _api_page(name: str, names: list[str]) -> str:
-    """One package: its docstring, and below it each public name."""
-    own = {"members": False, "heading_level": 1, "show_root_toc_entry": False}
-    parts = [_directive(name, own), *(_directive(f"{name}.{each}", {}) for each in names)]
-    return "\n".join([_AFTER_PAGES, *parts])
+def _api_page(group: Group) -> str:
+    """A group: what it is, and below it each public name."""
+    stability = f"{group.stability.capitalize()} ([what that means](../stability.md#versions))."
+    parts = [f"---\nsearch:\n  boost: {_BOOST[group]}\n---\n"]
+    if page_of(group) == f"api/{group.module}.md":
+        parts.append(_directive(group.module, _TOP))
+    else:
+        parts.append(f"# {group.title}\n\nFrom `{group.module}`.\n")
+        if "Server" in group.names:  # the machines: the package explains them
+            parts.append(_directive(group.module, {**_TOP, "show_root_heading": False}))
+    parts.append(f"{stability}\n")
+    names = public_api.names_of(group)
+    for name in sorted(names, key=lambda name: not public_api.is_function(group.module, name)):
+        parts += _entry(group, name)
+    return "\n".join(parts)
+
+
+_TOP = {"members": False, "heading_level": 1, "show_root_toc_entry": False}
+
+
+def _entry(group: Group, name: str) -> Iterator[str]:
+    options: dict[str, Any] = {}
+    if group in USERS and group.module != "sansmcp.schema":
+        found = public_api.members_of(group.module, name)
+        used = [each for each in found if each[0] != "_" and public_api.is_used(name, each)]
+        options = {"members": used, "inherited_members": used}
+        if not public_api.is_used(name, "__init__"):  # an adapter makes it
+            options["merge_init_into_class"] = False
+    yield _directive(f"{group.module}.{name}", options)
+    if taken := _SETTINGS.get(public_api.settings_of(group.module, name) if group in USERS else ""):
+        lines = [line for kind in taken for line in table(kind)[0 if kind is taken[0] else 2 :]]
+        yield "\n".join([f"### Settings of {name}\n", *lines, ""])
 
 
 def _directive(identifier: str, options: dict[str, Any]) -> str:
-    lines = [f"        {key}: {str(value).lower()}" for key, value in options.items()]
+    lines = [f"        {key}: {json.dumps(value)}" for key, value in options.items()]
     return "\n".join([f"::: {identifier}", *(["    options:", *lines] if lines else []), ""])
 
 
@@ -153,8 +217,6 @@ def _listing(folder: Path) -> str:
 
 def _site_uri(path: Path) -> str:
     """Where a file or folder of the checkout is on the site."""
-    if path == Path("README.md"):
-        return "index.md"
     if path.parts[0] == "docs":
         return PurePosixPath(*path.parts[1:]).as_posix()
     uri = PurePosixPath("source", *path.parts)
@@ -166,8 +228,6 @@ def _site_uri(path: Path) -> str:
 
 def _checkout_path(uri: str) -> Path | None:
     """What a page is made of; none for a page that is generated."""
-    if uri == "index.md":
-        return Path("README.md")
     inside = PurePosixPath(uri).parts
     path = Path(*inside[1:]) if inside[0] == "source" else Path("docs", *inside)
     return path if (ROOT / path).is_file() else None

@@ -54,6 +54,8 @@ def test_every_program_runs(address: str, capsys: pytest.CaptureFixture[str]) ->
         r"""b'{"text":"\xc3\xa4"}'""",
         "b'=?base64?Z3LDtsOfZQ==?='",
         "größe",
+        "7 Notification(method='notifications/x', params=None)",
+        """b'{"jsonrpc":"2.0","id":70,"method":"tools/call","params":{"name": "add"}}'""",
     ]
     asyncio.run(names["follow"](f"http://{address}/", "2"))
     assert capsys.readouterr().out.split() == ["3", "4", "5", "6"]

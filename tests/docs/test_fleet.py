@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import http.client
 import os
 import shutil
@@ -17,7 +18,10 @@ from typing import TypeAlias
 import pytest
 
 import sansmcp
+import sansmcp_asyncio
+from sansmcp_stores import SqliteStore
 
+from ..asyncio.adapter_under_test import AsyncioServers
 from ..cli.conftest import started
 from ..cli.test_workers import APPLICATION, Fleet, call, open_session, until
 from ..ports import free_port
@@ -170,3 +174,83 @@ def test_workers_are_replaced_behind_a_proxy(name: str, tmp_path: Path) -> None:
         for server in servers:
             fleet = Fleet(server, sansmcp.Url("http", "127.0.0.1", ports[0]))
             replace(fleet)
+
+
+CANCELLED = """
+import asyncio
+import pathlib
+
+import sansmcp
+
+app = sansmcp.App("pids", "1")
+HERE = pathlib.Path(__file__).parent
+
+
+@app.handler("tools/call")
+async def call_tool(call):
+    (HERE / "begun").touch()
+    try:
+        await asyncio.sleep(1000)
+    finally:
+        (HERE / "cancelled").touch()
+"""
+
+
+@pytest.mark.parametrize("name", PROXIES)
+def test_a_cancelled_call_ends_behind_a_proxy(name: str, tmp_path: Path) -> None:
+    """At 2026-07-28 a client cancels by closing its connection, which the proxy has to pass on.
+
+    Otherwise the handler runs until the server sends the next comment, which takes 15 seconds, and
+    the proxy closes the connection then, or at the one after that.
+    """
+    (tmp_path / "pids.py").write_text(CANCELLED, "utf-8")
+    ports = free_port(), free_port(), free_port()
+
+    async def main() -> None:
+        url = f"http://127.0.0.1:{ports[0]}/mcp"
+        async with sansmcp_asyncio.connect(url, versions=("2026-07-28",)) as client:
+            call = asyncio.ensure_future(client.call_tool("any"))
+            await asyncio.to_thread(until, (tmp_path / "begun").exists)
+            call.cancel()
+            for _ in range(1000):
+                if (tmp_path / "cancelled").exists():
+                    return
+                await asyncio.sleep(0.01)
+            raise AssertionError("the handler runs on")
+
+    with ExitStack() as stack:
+        for port in ports[1:]:
+            stack.enter_context(serving(tmp_path, port))
+        stack.enter_context(proxying(name, tmp_path, ports))
+        asyncio.run(main())
+
+
+@pytest.mark.parametrize("name", PROXIES)
+def test_clients_of_http_sse_reach_the_server_of_their_stream(name: str, tmp_path: Path) -> None:
+    """Two servers, one store: a message at the other server is answered with 404."""
+    app = sansmcp.App("sse", "1")
+
+    @app.handler("tools/call")
+    async def call_tool(call: sansmcp_asyncio.Call) -> object:
+        return {"content": []}
+
+    async def main(port: int) -> None:
+        url = f"http://127.0.0.1:{port}/sse"
+        for _ in range(4):
+            async with sansmcp_asyncio.connect(url, versions=("2024-11-05",)) as client:
+                for _ in range(5):
+                    await client.call_tool("any")
+
+    with ExitStack() as stack:
+        ports = [free_port()]
+        for _ in range(2):
+            store = SqliteStore(tmp_path / "store.db")
+            stack.callback(store.close)
+            server = AsyncioServers("asyncio").serve(
+                app, store=store, http_sse="/sse", health_path="/healthz"
+            )
+            stack.callback(server.stop)
+            ports.append(sansmcp.Url.parse(server.url).port)
+        one, two, three = ports
+        stack.enter_context(proxying(name, tmp_path, (one, two, three)))
+        asyncio.run(main(ports[0]))

@@ -1,4 +1,4 @@
-"""No link of a document is dead, and the README and the list of decisions lead to every page."""
+"""No link of a document is dead, and the site and the list of decisions lead to every page."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert [link for link in links(page) if not (page.parent / link).exists()] == []
 
 
-@pytest.mark.parametrize("page", PAGES, ids=str)
-def test_the_readme_leads_to_it(page: Path) -> None:
-    assert page.relative_to(ROOT).as_posix() in links(ROOT / "README.md")
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_the_site_leads_to_it(page: Path) -> None:
+    assert f": {page.name}\n" in (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
 
 
 def test_the_list_of_decisions_has_each_by_its_title() -> None:

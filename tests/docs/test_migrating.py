@@ -1,7 +1,10 @@
-"""The programs on the page on migrating do the same, each client with each server."""
+"""The programs on the page on migrating do the same as their translations."""
 
 from __future__ import annotations
 
+import base64
+import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -11,96 +14,79 @@ import pytest
 import sansmcp
 import sansmcp_blocking
 
-from ..examples.test_examples import output_of
+from ..interop.environments import python_with
 from ..interop.fastmcp_environment import fastmcp_python
 from .documents import DOCS, blocks
 
-THEIR_SERVER, OUR_SERVER, THEIR_CLIENT, OUR_CLIENT = blocks(DOCS / "migrating.md", "python")
+PAGE = DOCS / "migrating.md"
+DECORATED, OUR_DECORATED, CLIENT_1, CLIENT_2, OUR_CLIENT, THEIR_SERVER, OUR_SERVER = blocks(
+    PAGE, "python"
+)
+
+MCP_1 = ("mcp==1.30.0",)
+
+
+def mcp_1_python() -> str:
+    """The interpreter of an environment with the official SDK before version 2."""
+    return python_with("mcp-1", MCP_1, "SANSMCP_REQUIRE_FASTMCP")
 
 
 @pytest.mark.parametrize("server", [THEIR_SERVER, OUR_SERVER], ids=["their-server", "our-server"])
-@pytest.mark.parametrize("client", [THEIR_CLIENT, OUR_CLIENT], ids=["their-client", "our-client"])
-def test_they_do_the_same(client: str, server: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("client", [CLIENT_1, CLIENT_2, OUR_CLIENT], ids=["mcp 1", "mcp 2", "ours"])
+def test_clients_and_low_level_servers_do_the_same(
+    client: str, server: str, tmp_path: Path
+) -> None:
     programs = tmp_path / "client.py", tmp_path / "server.py"
     for program, code in zip(programs, (client, server), strict=True):
         program.write_text(code, encoding="utf-8")
-    printed = output_of(programs[0], sys.executable, str(programs[1]))
-    assert printed == "1 of 2\n3\n-32602 There is no tool 'subtract'\n"
+    done = subprocess.run(
+        [mcp_1_python() if client is CLIENT_1 else sys.executable, *programs_of(programs)],
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=True,
+    )
+    assert done.stdout == "1 of 2\n3\n-32602 There is no tool 'subtract'\n"
 
 
-THEIR_TOOLS = """
-from typing import Annotated
-
-from fastmcp import Context, FastMCP
-from fastmcp.exceptions import ToolError
-from pydantic import BaseModel, Field
-
-mcp = FastMCP("kitchen")
+def programs_of(programs: tuple[Path, Path]) -> list[str]:
+    """The arguments of a client: its program, and the command of the server."""
+    client, server = programs
+    return [str(client), sys.executable, str(server)]
 
 
-class Cup(BaseModel):
-    drink: str
-    size: int = 1
-
-
-@mcp.tool
-def add(a: Annotated[int, Field(ge=1)], b: int = 1) -> int:
-    return a + b
-
-
-@mcp.tool
-def fill(cup: Cup) -> Cup:
-    return cup
-
-
-@mcp.tool
-async def work(ctx: Context) -> str:
-    await ctx.report_progress(1, 2)
-    await ctx.info("text")
-    return "done"
-
-
-@mcp.tool
-async def ask(ctx: Context) -> str:
-    return type(await ctx.elicit("Sure?", response_type=bool)).__name__[:8]
-
-
-@mcp.tool
-def fail() -> str:
-    raise ToolError("told")
-
-
-@mcp.resource("note://{id}")
-def note(id: str) -> str:
-    return f"note {id}"
-
-
-@mcp.prompt
-def plan(hours: int = 8) -> str:
-    return f"Plan {hours} hours"
-
-
-if __name__ == "__main__":
-    assert add(1, 2) == 3
-    mcp.run(transport="stdio", show_banner=False)
-"""
-
-_TRANSLATED = (
-    ("from fastmcp import Context, FastMCP", "import sansmcp_tools"),
-    ("from fastmcp.exceptions import ToolError", "from sansmcp_tools import Context, ToolError"),
-    ('FastMCP("kitchen")', 'sansmcp_tools.Tools("kitchen")'),
-    ("ctx.report_progress(1, 2)", "ctx.progress(1, 2)"),
-    ('ctx.info("text")', 'ctx.log("info", "text")'),
-    ('ctx.elicit("Sure?", response_type=bool)', 'ctx.elicit(bool, "Sure?")'),
-    ('mcp.run(transport="stdio", show_banner=False)', "sansmcp_tools.run(mcp, stdio=True)"),
+_MCP_2 = (
+    (
+        "from mcp.server.fastmcp import Context, FastMCP, Image",
+        "from mcp.server.mcpserver import Context, Image, MCPServer",
+    ),
+    (
+        "from mcp.server.fastmcp.exceptions import ToolError",
+        "from mcp.server.mcpserver.exceptions import ToolError",
+    ),
+    ('FastMCP("kitchen")', 'MCPServer("kitchen")'),
 )
-"""What the table on decorated functions says."""
+
+_FASTMCP = (
+    (
+        "from mcp.server.fastmcp import Context, FastMCP, Image",
+        "from fastmcp import Context, FastMCP\nfrom fastmcp.utilities.types import Image",
+    ),
+    (
+        "from mcp.server.fastmcp.exceptions import ToolError",
+        "from fastmcp.exceptions import ToolError",
+    ),
+    ('ctx.elicit("Sugar?", Answer)', 'ctx.elicit("Sugar?", response_type=Answer)'),
+)
 
 
-def translated(program: str) -> str:
-    for theirs, ours in _TRANSLATED:
-        assert theirs in program
-        program = program.replace(theirs, ours)
+def changed(program: str, table: tuple[tuple[str, str], ...]) -> str:
+    """The program with the lines that the page names."""
+    page = PAGE.read_text(encoding="utf-8")
+    for old, new in table:
+        assert old in program
+        assert all(f"`{line}`" in page for line in new.splitlines())
+        program = program.replace(old, new)
     return program
 
 
@@ -120,44 +106,58 @@ def results_of(python: str, program: Path) -> list[Any]:
         request_handlers={"elicitation/create": answer},
         connect_timeout=120,
     ) as client:
+        seen.append(sorted(tool["name"] for tool in client.tools()))
         for name, arguments in (
-            ("add", {"a": 1}),
             ("fill", {"cup": {"drink": "tea"}}),
-            ("work", {}),
+            ("brew", {}),
             ("ask", {}),
-            ("fail", {}),
+            ("photo", {}),
         ):
             result = client.call_tool(
                 name, arguments, on_progress=lambda report: seen.append(report.progress)
             )
-            seen.append((result["content"][0]["text"], bool(result.get("isError"))))
-            if isinstance(result.get("structuredContent"), dict) and name in ("add", "fill"):
-                seen.append(result["structuredContent"])
-        seen.append(client.call_tool("add", {"a": 0})["isError"])
-        seen.append(client.read_resource("note://7")["contents"][0]["text"])
-        seen.append(client.get_prompt("plan", {"hours": "3"})["messages"][0]["content"]["text"])
+            (content,) = result["content"]
+            text = content.get("text", "")
+            seen.append(json.loads(text) if text[:1] == "{" else text or content["data"])
+            assert not result.get("isError")
+        failed = client.call_tool("fail")
+        seen.append((failed["isError"], failed["content"][0]["text"][-7:]))
+        seen.append(client.call_tool("fill", {"cup": {"drink": "tea", "size": 0}})["isError"])
+        seen.append(client.read_resource("note://7")["contents"][0].get("text"))
+        (message,) = client.get_prompt("plan", {"cups": "3"})["messages"]
+        seen.append(message["content"].get("text"))
     return seen
 
 
+SEEN: list[Any] = [
+    ["ask", "brew", "fail", "fill", "photo"],
+    {"drink": "tea", "size": 1},
+    1,
+    "ready",
+    "Sugar?",
+    "True",
+    base64.b64encode(b"pixels").decode(),
+    (True, "no milk"),
+    True,
+    "note 7",
+    "Plan 3 cups",
+]
+
+
+def test_our_decorated_functions(tmp_path: Path) -> None:
+    program = tmp_path / "server.py"
+    program.write_text(OUR_DECORATED, encoding="utf-8")
+    assert results_of(sys.executable, program) == SEEN
+
+
 @pytest.mark.thorough
-def test_decorated_functions_do_the_same(tmp_path: Path) -> None:
-    """The server of FastMCP and its translation by the table."""
-    programs = tmp_path / "theirs.py", tmp_path / "ours.py"
-    for program, code in zip(programs, (THEIR_TOOLS, translated(THEIR_TOOLS)), strict=True):
-        program.write_text(code, encoding="utf-8")
-    ours = results_of(sys.executable, programs[1])
-    assert ours == [
-        ("2", False),
-        {"result": 2},
-        ('{"drink":"tea","size":1}', False),
-        {"drink": "tea", "size": 1},
-        1,
-        ("done", False),
-        "Sure?",
-        ("Accepted", False),
-        ("told", True),
-        True,
-        "note 7",
-        "Plan 3 hours",
-    ]
-    assert results_of(fastmcp_python(), programs[0]) == ours
+@pytest.mark.parametrize("library", ["mcp 1", "mcp 2", "FastMCP"])
+def test_their_decorated_functions_do_the_same(library: str, tmp_path: Path) -> None:
+    program = tmp_path / "server.py"
+    python, code = {
+        "mcp 1": (mcp_1_python, DECORATED),
+        "mcp 2": (lambda: sys.executable, changed(DECORATED, _MCP_2)),
+        "FastMCP": (fastmcp_python, changed(DECORATED, _FASTMCP)),
+    }[library]
+    program.write_text(code, encoding="utf-8")
+    assert results_of(python(), program) == SEEN

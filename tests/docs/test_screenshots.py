@@ -1,10 +1,10 @@
-"""What the picture and the README show of the command is what it shows now."""
+"""What the picture and the page show of the command is what it shows now."""
 
 from __future__ import annotations
 
 import re
 
-from .screenshots import PICTURE, README, picture, recorded, text_of
+from .screenshots import PAGE, PICTURE, picture, recorded, text_of
 
 
 def test_the_picture_is_up_to_date() -> None:
@@ -19,5 +19,5 @@ def test_the_picture_loads_nothing() -> None:
 
 def test_the_sessions_are_up_to_date() -> None:
     """If this fails: make screenshots."""
-    text = README.read_text(encoding="utf-8")
+    text = PAGE.read_text(encoding="utf-8")
     assert recorded(text) == text

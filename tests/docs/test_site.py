@@ -8,8 +8,10 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -21,7 +23,9 @@ if sys.version_info < (3, 11):
         allow_module_level=True,
     )
 
-from .site import public_names
+from tests.house import public_api
+
+from .site import page_of, public_names
 
 _LOADING = {"script": "src", "img": "src", "iframe": "src", "source": "src"}
 """What a browser loads by itself, and the attribute that says from where."""
@@ -95,20 +99,133 @@ def test_styles_load_nothing_from_outside(site: Path) -> None:
     assert [name for name, text in styles.items() if outside.search(text)] == []
 
 
-def test_every_public_name_is_on_the_page_of_its_package(site: Path) -> None:
-    names = public_names()
-    assert {"sansmcp", "sansmcp_tools", "sansmcp.events"} <= names.keys()
+def page_of_api(site: Path, title: str) -> _Page:
+    """The page of a group of the API."""
+    (group,) = (each for each in GROUPS if each.title == title)
+    return read(site / page_of(group).replace(".md", ".html"))
+
+
+GROUPS = (*public_api.USERS, *public_api.AUTHORS)
+
+
+@pytest.mark.parametrize("title", [group.title for group in GROUPS])
+def test_every_public_name_is_on_the_page_of_its_group(site: Path, title: str) -> None:
+    (group,) = (each for each in GROUPS if each.title == title)
+    names = {f"{group.module}.{name}" for name in public_api.names_of(group)}
+    assert names
+    assert names - page_of_api(site, title).anchors == set()
+
+
+def test_groups_have_the_names_of_all_packages() -> None:
+    assert {"sansmcp", "sansmcp_tools", "sansmcp.events"} <= public_names().keys()
+    assert "SseDecoder" in public_names()["sansmcp"]
+
+
+def test_a_client_is_shown_as_a_program_uses_it(site: Path) -> None:
+    anchors = page_of_api(site, "asyncio").anchors
+    for kind in ("Client", "RunningServer", "Call", "ClientGroup"):
+        assert f"sansmcp_asyncio.{kind}" in anchors
     assert {
-        package: missing
-        for package, each in names.items()
-        if (
-            missing := {f"{package}.{name}" for name in each}
-            - read(site / "api" / f"{package}.html").anchors
-        )
-    } == {}
+        "sansmcp_asyncio.Client.call_tool",
+        "sansmcp_asyncio.Client.tools",
+        "sansmcp_asyncio.Client.aclose",
+        "sansmcp_asyncio.Call.progress",
+        "sansmcp_asyncio.RunningServer.publish",
+        "settings-of-connect",
+        "settings-of-serve",
+    } <= anchors
+    driver = {"handle_timeout", "run_pending", "perform_effect", "begin_call", "core"}
+    assert {f"sansmcp_asyncio.Client.{name}" for name in driver} & anchors == set()
+
+
+def test_methods_without_a_docstring_have_that_of_the_method_they_replace(site: Path) -> None:
+    page = (site / "api" / "sansmcp_blocking.html").read_text(encoding="utf-8")
+    _, _, after = page.partition('id="sansmcp_blocking.Client.call_tool"')
+    assert "Parameters:" in after.partition("<h3")[0]
+
+
+def test_what_is_copied_has_no_prompts(site: Path) -> None:
+    """The script marks a block while it copies it, and the style hides prompts and output then."""
+    scripts = (site / "assets" / "javascripts").glob("bundle*.js")
+    assert any("data-md-copying" in path.read_text(encoding="utf-8") for path in scripts)
+    style = (site / "site.css").read_text(encoding="utf-8")
+    assert "[data-md-copying] .gp,\n[data-md-copying] .go {\n  display: none;" in style
+    tutorial = (site / "tutorial.html").read_text(encoding="utf-8")
+    assert 'class="gp"' in tutorial
+    assert 'class="go"' in tutorial
+
+
+def documents(site: Path) -> list[dict[str, Any]]:
+    """What the search knows."""
+    index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
+    found: list[dict[str, Any]] = index["docs"]
+    return found
 
 
 def test_pages_can_be_searched(site: Path) -> None:
-    index = json.loads((site / "search" / "search_index.json").read_text(encoding="utf-8"))
-    found = {each["location"] for each in index["docs"]}
-    assert {"tutorial.html", "api/sansmcp.html#sansmcp.SseDecoder"} <= found
+    found = {each["location"] for each in documents(site)}
+    assert {"tutorial.html", "api/sansmcp-codecs.html#sansmcp.SseDecoder"} <= found
+    places = {each.partition("/")[0].partition(".")[0] for each in found}
+    assert places & {"decisions", "source", "requirements", "history"} == set()
+
+
+@pytest.fixture(scope="module")
+def search(site: Path) -> Callable[[str], str]:
+    """A search as the site does it: where the first of the results is."""
+    lunr = pytest.importorskip("lunr")
+    found = documents(site)
+    separator = json.loads((site / "search" / "search_index.json").read_text())["config"][
+        "separator"
+    ]
+
+    def words_of(text: str) -> str:
+        return " ".join(re.split(separator, re.sub("<[^>]+>", "", text)))
+
+    texts = [{key: words_of(each[key]) for key in ("title", "text")} for each in found]
+    rows = [
+        ({"id": str(number), **text}, {"boost": each.get("boost", 1)})
+        for number, (text, each) in enumerate(zip(texts, found, strict=True))
+    ]
+    fields = ({"field_name": "title", "boost": 1000}, "text")
+    index = lunr.lunr(ref="id", fields=fields, documents=rows)
+
+    def first(words: str) -> str:
+        results = index.search(" ".join(f"+{word}" for word in words.split()))
+        return str(found[int(results[0]["ref"])]["location"]) if results else ""
+
+    return first
+
+
+@pytest.mark.parametrize(
+    ("words", "page"),
+    [
+        ("timeout", "production.html"),
+        ("unit test", "questions.html"),
+        ("api key", "questions.html"),
+        ("claude", "hosts.html"),
+        ("cursor", "hosts.html"),
+        ("vs code", "hosts.html"),
+        ("sampling", "questions.html"),
+        ("image", "questions.html"),
+        ("max_message_bytes", "api/sansmcp-applications-and-servers.html"),
+        ("concurrency", "questions.html"),
+        ("rate", "questions.html"),
+        ("nginx", "questions.html"),
+        ("host 403", "questions.html"),
+        ("cors", "questions.html"),
+        ("fastmcp", "migrating.html"),
+        ("error model", "questions.html"),
+        ("remove tools", "questions.html"),
+        ("see messages", "questions.html"),
+        ("type client", "questions.html"),
+        ("server restarts", "questions.html"),
+        ("windows", "questions.html"),
+        ("lifespan", "questions.html"),
+        ("docker", "containers.html"),
+        ("stability", "stability.html"),
+    ],
+)
+def test_a_page_for_users_is_found_first(
+    search: Callable[[str], str], words: str, page: str
+) -> None:
+    assert search(words).partition("#")[0] == page

@@ -174,6 +174,7 @@ def test_its_reasons_are_those_of_the_code() -> None:
         refusals.BAD_TASK_RULE(what=""),
         refusals.UNKNOWN_TASK(),
         refusals.TASK_STORE_FAILED(),
+        refusals.RECORD_TOO_NEW(),
         missing_capability({}, 1),
     ]
     reasons = {error.reason: error.jsonrpc_code for error in errors}

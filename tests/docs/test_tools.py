@@ -23,7 +23,7 @@ from sansmcp_pytest import Client, Connect
 from .documents import DOCS, blocks
 
 PAGE = DOCS / "tools.md"
-FIRST, BOOK, LOOK, DOOR, ASK, COUNT, NOTE, PLAN, MAIN = blocks(PAGE, "python")
+FIRST, BOOK, LOOK, DOOR, ASK, COUNT, NOTE, SHOWN, PLAN, MAIN = blocks(PAGE, "python")
 CONSOLE = blocks(PAGE, "console")[0]
 
 
@@ -136,6 +136,13 @@ def test_resources(mcp_client: Connect) -> None:
     client = with_client(mcp_client, NOTE)
     (contents,) = client.read_resource("note://2026/a/b?page=2")["contents"]
     assert (contents["text"], contents["mimeType"]) == ("# a/b of 2026, page 2", "text/markdown")
+
+
+def test_a_tool_that_a_page_shows(mcp_client: Connect) -> None:
+    client = with_client(mcp_client, SHOWN)
+    (tool,) = client.list_tools()["tools"]
+    (page,) = client.read_resource(tool["_meta"]["ui"]["resourceUri"])["contents"]
+    assert (page["mimeType"], page["_meta"]) == ("text/html;profile=mcp-app", {"ui": {"csp": {}}})
 
 
 def test_prompts(mcp_client: Connect) -> None:

@@ -41,6 +41,7 @@ class OnSelectors:
     lacks: Mapping[Feature, str] = {
         Feature.STDIO: ON_SOCKETS,
         Feature.UNIX: "the example serves at a port",
+        Feature.AT_ONCE: "the example writes between two turns of its handlers",
         Feature.THREADS: "all that the example runs is in its loop",
     }
     is_async = True

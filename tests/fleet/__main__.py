@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import random
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -21,6 +22,9 @@ from .plans import VERSIONS
 from .processes import Fleet, running_fleet
 from .verdict import DISORDER, FALSE, LOST, OTHER, TWICE, Figures, judge
 
+EARLIER = "dbbf655c"
+"""The first commit whose records others may add members to."""
+
 _SHOWN = 5
 """Problems of each kind that are printed; all are in the folder."""
 
@@ -29,19 +33,25 @@ def main() -> int:
     """Run the test."""
     options = _options()
     seed = random.randrange(1_000_000) if options.seed is None else options.seed
-    print(f"--seed {seed} --store {options.store} --calls {options.calls}", flush=True)
+    fault = f" --fault {options.fault}" if options.fault else ""
+    mixed = f" --mixed {options.mixed}" if options.mixed else ""
+    print(
+        f"--seed {seed} --store {options.store} --calls {options.calls}{fault}{mixed}", flush=True
+    )
     folder = Path(tempfile.mkdtemp(prefix="fleet-"))
     began = time.monotonic()
     pace = options.pace or max(0.3, options.calls / 100)
     with running_fleet(
         folder,
         servers=options.servers,
+        mixed=options.mixed,
         calls=options.calls,
         store=options.store,
         lease=options.lease,
         seed=seed,
         cut=options.cut,
         trace=options.trace,
+        has_small_disk=options.fault == "full",
     ) as fleet:
         crowd = Crowd(seed, pace, folder / "trace" if options.trace else None)
         asyncio.run(_run(options, crowd, fleet))
@@ -78,7 +88,22 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--calls", type=int, default=100, help="calls in flight")
     parser.add_argument("--seed", type=int, help="repeat the same plans and faults")
     parser.add_argument("--store", choices=("redis", "sqlite"), default="redis")
+    parser.add_argument(
+        "--fault",
+        choices=("full", "stop"),
+        help="instead of kills and breaks: the disk, or the memory of Redis, is full for longer "
+        "than a lease; or a process stands still for longer than a lease (SIGSTOP)",
+    )
     parser.add_argument("--servers", type=int, default=4, help="server processes")
+    parser.add_argument(
+        "--mixed",
+        nargs="?",
+        const=EARLIER,
+        default="",
+        metavar="COMMIT",
+        help="half of the processes run this commit, and one adds members to all that it stores; "
+        f"without COMMIT it is {EARLIER}",
+    )
     parser.add_argument("--versions", default=",".join(VERSIONS), help="revisions of the clients")
     parser.add_argument("--lease", type=float, default=3, help="Limits.lease_timeout")
     parser.add_argument("--kill", type=float, default=2, help="seconds between kills; 0: none")
@@ -106,9 +131,14 @@ async def _run(options: argparse.Namespace, crowd: Crowd, fleet: Fleet) -> None:
         for number in range(count)
     ]
     faults = [asyncio.ensure_future(_supervise(fleet))]
-    faults.append(asyncio.ensure_future(_break_redis(options.seconds, fleet)))
-    if options.kill:
-        draws = random.Random(f"{crowd.seed}/kill")
+    draws = random.Random(f"{crowd.seed}/kill")
+    if options.fault == "full":
+        faults.append(asyncio.ensure_future(_fill(2.5 * options.lease, fleet)))
+    elif options.fault == "stop":
+        faults.append(asyncio.ensure_future(_stop(draws, 2.5 * options.lease, fleet)))
+    else:
+        faults.append(asyncio.ensure_future(_break_redis(options.seconds, fleet)))
+    if options.kill and not options.fault:
         faults.append(asyncio.ensure_future(_kill(draws, options.kill, fleet)))
     await asyncio.sleep(options.seconds)
     crowd.is_over = True
@@ -133,6 +163,29 @@ async def _kill(draws: random.Random, seconds: float, fleet: Fleet) -> None:
     while True:
         await asyncio.sleep(seconds * draws.uniform(0.7, 1.3))
         fleet.kill_one(draws)
+
+
+async def _fill(seconds: float, fleet: Fleet) -> None:
+    """Let the store refuse writes for some seconds, again and again."""
+    try:
+        while True:
+            await asyncio.sleep(seconds)
+            fleet.refuse_writes()
+            await asyncio.sleep(seconds)
+            fleet.take_writes()
+    finally:
+        fleet.take_writes()
+
+
+async def _stop(draws: random.Random, seconds: float, fleet: Fleet) -> None:
+    """Let one process after the other stand still for some seconds."""
+    while True:
+        await asyncio.sleep(seconds * draws.uniform(0.2, 0.5))
+        server = fleet.stop_one(draws)
+        try:
+            await asyncio.sleep(seconds)
+        finally:
+            server.process.send_signal(signal.SIGCONT)
 
 
 async def _break_redis(seconds: float, fleet: Fleet) -> None:

@@ -11,8 +11,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Generator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 import attrs
 
@@ -24,6 +25,7 @@ global
     stats socket {socket} level admin
 defaults
     mode http
+    option abortonclose
     option http-no-delay
     option redispatch
     retries 2
@@ -53,22 +55,62 @@ backend redis
 """
 
 
+@attrs.frozen
+class Version:
+    """What a process of a server runs.
+
+    Attributes:
+        folder: a checkout of sansmcp; None for this one.
+        module: of this folder of tests in that checkout.
+    """
+
+    folder: Path | None = None
+    module: str = "server"
+
+    def start(self, arguments: tuple[str, ...], log: IO[bytes]) -> subprocess.Popen[bytes]:
+        """Start a process."""
+        environment = dict(os.environ)
+        if self.folder is not None:  # before the installed packages, which are those of this one
+            environment["PYTHONPATH"] = f"{self.folder}{os.pathsep}{self.folder / 'adapters'}"
+        return subprocess.Popen(
+            [sys.executable, "-m", f"{__package__}.{self.module}", *arguments],
+            cwd=self.folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+
+
+def mixed_versions(folder: Path, commit: str, count: int) -> list[Version]:
+    """Return versions for so many servers, of which half are of an earlier commit.
+
+    One of the others adds members to all that it stores.
+    """
+    folder.mkdir()
+    archive = subprocess.run(
+        ("git", "archive", commit, "sansmcp", "adapters", "tests"), check=True, capture_output=True
+    )
+    subprocess.run(("tar", "-x", "-C", str(folder)), check=True, input=archive.stdout)
+    earlier = [Version(folder)] * (count // 2)
+    later = [Version(module="later_server"), *[Version()] * count]
+    return [*earlier, *later][:count]
+
+
 @attrs.define(eq=False)
 class Server:
     """A place of the fleet: one process after the other, at one port."""
 
     port: int
+    _version: Version
     _arguments: tuple[str, ...]
     _log: Path
     process: subprocess.Popen[bytes] = attrs.field(init=False)
 
     def start(self) -> None:
         """Start a process."""
-        command = [sys.executable, "-m", f"{__package__}.server", str(self.port), *self._arguments]
         with self._log.open("ab") as log:
-            self.process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
-            )
+            self.process = self._version.start((str(self.port), *self._arguments), log)
 
     @property
     def is_up(self) -> bool:
@@ -118,6 +160,12 @@ class Redis:
         self.process.kill()
         self.process.wait()
 
+    def limit_memory(self, size: int) -> None:
+        """Let Redis refuse what needs memory, if it has more than ``size`` bytes; 0: no limit."""
+        with socket.create_connection(("127.0.0.1", self.port), 10) as connection:
+            connection.sendall(b"CONFIG SET maxmemory %d\r\n" % size)
+            assert connection.recv(100).startswith(b"+OK")
+
     def stop(self) -> None:
         """Let Redis do nothing, with all its connections open."""
         self.process.send_signal(signal.SIGSTOP)
@@ -128,10 +176,42 @@ class Redis:
 
 
 @attrs.define(eq=False)
+class Disk:
+    """A small file system in memory, which can be filled. Only root can mount one."""
+
+    folder: Path
+
+    @classmethod
+    @contextmanager
+    def mounted(cls, folder: Path) -> Generator[Disk, None, None]:
+        """Mount it, and unmount it at the end."""
+        folder.mkdir()
+        options = ("-t", "tmpfs", "-o", "size=256m,mode=700", "tmpfs", str(folder))
+        if subprocess.run(("mount", *options), check=False).returncode:
+            sys.exit("A full disk needs root, to mount a small file system in memory")
+        try:
+            yield cls(folder)
+        finally:
+            subprocess.run(("umount", "-l", str(folder)), check=True)
+
+    def fill(self) -> None:
+        """Take all the room that is left."""
+        with (self.folder / "ballast").open("wb") as file, suppress(OSError):
+            while True:
+                file.write(bytes(2**16))
+                file.flush()
+
+    def clear(self) -> None:
+        """Give it back."""
+        (self.folder / "ballast").unlink(missing_ok=True)
+
+
+@attrs.define(eq=False)
 class Fleet:
     """All processes.
 
     Attributes:
+        disk: of the store, if it is a file and the disk is to be full.
         url: of the proxy.
         cut_url: of a network before the proxy that cuts connections.
         deaths: the processes of servers that were killed, each with the time.
@@ -139,6 +219,7 @@ class Fleet:
 
     servers: list[Server]
     redis: Redis | None
+    disk: Disk | None
     url: str
     cut_url: str
     _socket: Path
@@ -154,6 +235,27 @@ class Fleet:
             server = draws.choice(serving)
             self.deaths[server.kill()] = time.monotonic()
             server.start()
+
+    def stop_one(self, draws: random.Random) -> Server:
+        """Let a process stand still. It counts as dead from now on: others may take its calls."""
+        server = draws.choice([server for server in self.servers if server.is_up])
+        self.deaths.setdefault(server.process.pid, time.monotonic())
+        server.process.send_signal(signal.SIGSTOP)
+        return server
+
+    def refuse_writes(self) -> None:
+        """Let the store refuse writes while reads work."""
+        if self.redis is not None:
+            self.redis.limit_memory(1)
+        elif self.disk is not None:
+            self.disk.fill()
+
+    def take_writes(self) -> None:
+        """End that."""
+        if self.redis is not None:
+            self.redis.limit_memory(0)
+        elif self.disk is not None:
+            self.disk.clear()
 
     def start_ended(self) -> None:
         """Start a process where one has ended by itself, as when Redis was away at its start."""
@@ -184,17 +286,25 @@ def running_fleet(
     folder: Path,
     *,
     servers: int,
+    mixed: str,
     calls: int,
     store: str,
     lease: float,
     seed: int,
     cut: float,
     trace: bool,
+    has_small_disk: bool,
 ) -> Generator[Fleet, None, None]:
-    """Start all processes, and kill them at the end."""
+    """Start all processes, and kill them at the end.
+
+    ``mixed``: the commit of half of the servers; "" for this one.
+    """
     with ExitStack() as stack:
-        redis, listen = None, free_port()
+        redis, disk, listen = None, None, free_port()
         place = str(folder / "store.db")
+        if has_small_disk and store == "sqlite":
+            disk = stack.enter_context(Disk.mounted(folder / "disk"))
+            place = str(disk.folder / "store.db")
         if store == "redis":
             redis = Redis(folder)
             redis.start()
@@ -206,9 +316,12 @@ def running_fleet(
             str(lease),
             str(folder / "trace") if trace else "",
         )
+        versions = [Version()] * servers
+        if mixed:
+            versions = mixed_versions(folder / "earlier", mixed, servers)
         fleet = [
-            Server(free_port(), arguments, folder / f"server-{number}.log")
-            for number in range(servers)
+            Server(free_port(), version, arguments, folder / f"server-{number}.log")
+            for number, version in enumerate(versions)
         ]
         port = free_port()
         lines = "\n".join(
@@ -234,7 +347,7 @@ def running_fleet(
         )
         wait_until(lambda: all(server.is_up for server in fleet))
         url, cut_url = (f"http://127.0.0.1:{each}/mcp" for each in (port, cut_port))
-        yield Fleet(fleet, redis, url, cut_url, folder / "proxy")
+        yield Fleet(fleet, redis, disk, url, cut_url, folder / "proxy")
 
 
 def _start(stack: ExitStack, log: Path, *command: str) -> None:

@@ -94,7 +94,7 @@ def trace_to(path: Path, who: str) -> Tracer:
     return Tracer(who, write)
 
 
-async def _serve(port: str, place: str, journal: str, lease: str, trace: str) -> None:
+async def serve(port: str, place: str, journal: str, lease: str, trace: str) -> None:
     limits = sansmcp.Limits(
         max_stored_entries=1_000_000, max_stored_bytes=2**30, lease_timeout=float(lease)
     )
@@ -112,4 +112,4 @@ async def _serve(port: str, place: str, journal: str, lease: str, trace: str) ->
 
 
 if __name__ == "__main__":
-    asyncio.run(_serve(*sys.argv[1:]))
+    asyncio.run(serve(*sys.argv[1:]))

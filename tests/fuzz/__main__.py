@@ -20,8 +20,9 @@ from pathlib import Path
 
 import attrs
 
+from .inputs import CORPUS
 from .shrinking import failure_of, shrunk
-from .targets import CORPUS, TARGETS
+from .targets import TARGETS
 
 BUILD = Path("build/fuzz")
 OPTIONS = ("-print_final_stats=1", "-timeout=120", "-rss_limit_mb=2048", "-max_len=5000")

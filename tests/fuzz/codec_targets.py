@@ -40,7 +40,7 @@ from sansmcp.codecs import envelope, headers, http11_framing, json, mirrored
 from sansmcp.http11.message_parser import RequestParser, ResponseParser
 from sansmcp.http11_parser import Http11Parser
 
-from .inputs import seeded
+from .inputs import in_parts, seeded
 from .mutations import Mutator
 from .server_harness import Peer, World
 
@@ -450,6 +450,33 @@ def http11_parsers(data: bytes) -> None:
         else:
             return  # one parser is stricter, which is allowed
     _is_same_beginning(sent[0], sent[2])
+
+
+class _Forgetful(RequestParser):
+    """Parses every head."""
+
+    def _repeated(self, data: bytes) -> RequestHead | None:
+        return None
+
+
+def repeated_heads(data: bytes) -> None:
+    """A connection responds as one that parses every head, whatever the last head was.
+
+    Each part is sent twice, and once more with a few bytes changed.
+    """
+    seed, parts = in_parts(data)
+    random = Mutator(seed)
+    requests = [each for part in parts for each in (part, part, random.mutated(part, parts))]
+    http11 = _PARSERS[seed % 2].HTTP11
+    sent: list[bytes] = []
+    for is_forgetful in (False, True):
+        peer = Peer(EchoWorld(0, http11=http11), ServerConnection)
+        if is_forgetful:
+            machine: Any = peer.machine
+            reader = _Forgetful(http11.read_request_head, peer.world.server.limits.max_head_bytes)
+            machine._reader = reader  # noqa: SLF001
+        sent.append(b"".join(peer.feed(each) for each in requests))
+    assert sent[0] == sent[1]
 
 
 _IN_TIME = re.compile(rb"HTTP/1\.1 100 Continue\r\n\r\n|connection: close\r\n")

@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import attrs
 
 from .mutations import Mutator, with_length
+
+CORPUS = Path(__file__).with_name("corpus")
+"""Initial inputs, and inputs that once failed, in a folder for each target."""
 
 MARK = b"\n----\n"
 """Separates the parts of an input."""
@@ -82,3 +86,8 @@ class RecordedValues:
             if word in part:
                 part = with_length(part.replace(word, value))
         return part
+
+
+def corpus_of(target: str) -> Sequence[bytes]:
+    """Return the inputs of the repository for a target."""
+    return [path.read_bytes() for path in sorted((CORPUS / target).iterdir())]

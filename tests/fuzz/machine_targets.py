@@ -71,11 +71,11 @@ def server_http(data: bytes) -> None:
         peers.append(Peer(world, ServerConnection))
         with bounded(world, request):
             recorded.record(peers[-1].feed(*world.random.pieces(request)))
-        _pass_some_time(world, *peers, bystander.peer)
+        pass_some_time(world, *peers, bystander.peer)
         for peer in peers:
             recorded.record(bytes(peer.sent))
     assert bystander.is_answered()
-    _leave(world, *peers, bystander.peer)
+    leave(world, *peers, bystander.peer)
 
 
 def server_stdio(data: bytes) -> None:
@@ -89,16 +89,16 @@ def server_stdio(data: bytes) -> None:
         lines = recorded.filled(part) + b"\n"
         with bounded(world, lines):
             recorded.record(peer.feed(*world.random.pieces(lines)))
-        _pass_some_time(world, peer, bystander.peer)
+        pass_some_time(world, peer, bystander.peer)
     assert bystander.is_answered()
     peer.end()
     world.finish_calls()
     world.wait(6, peer)
     assert peer.is_closed
-    _leave(world, bystander.peer)
+    leave(world, bystander.peer)
 
 
-def _pass_some_time(world: World, *peers: Peer) -> None:
+def pass_some_time(world: World, *peers: Peer) -> None:
     """Do nothing, end handlers, advance the time, or disconnect a peer."""
     match world.random.randrange(8):
         case 0 | 1:
@@ -111,7 +111,7 @@ def _pass_some_time(world: World, *peers: Peer) -> None:
             pass
 
 
-def _leave(world: World, *peers: Peer) -> None:
+def leave(world: World, *peers: Peer) -> None:
     """Disconnect all clients, and assert that nothing is pending."""
     for peer in peers:
         peer.end()
@@ -240,7 +240,7 @@ def cursors(data: bytes) -> None:
         world.wait(world.random.choice((0.0, 1.0)), owner.peer, stranger.peer)
     assert owner.is_answered()
     assert stranger.is_answered()
-    _leave(world, owner.peer, stranger.peer)
+    leave(world, owner.peer, stranger.peer)
 
 
 def _check_resumed(place: EventId, response: bytes) -> None:
@@ -340,7 +340,7 @@ def parked(data: bytes) -> None:
         world.wait(world.random.choice((0.0, 0.3)), *peers)
     assert world.completed <= 1, f"completed {world.completed} times"
     assert bystander.is_answered()
-    _leave(world, *peers, bystander.peer)
+    leave(world, *peers, bystander.peer)
 
 
 _MULTI_TURN: dict[str, Any] = {"experimental": {"sansmcp/multi-turn-sse": {}}}

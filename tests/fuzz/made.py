@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from sansmcp import encode_event
 
 from .client_harness import messages, responses, stream
-from .inputs import joined
+from .inputs import CORPUS, joined
 from .server_harness import LEGACY_MESSAGES, MODERN_MESSAGES, http_corpus, initialize, message, post
-from .targets import CORPUS
+from .task_targets import TASK_META
 
 SESSION = (b"mcp-session-id: SESSION", b"mcp-protocol-version: 2025-11-25")
 ANSWER = b'{"jsonrpc":"2.0","id":%b,"result":{"action":"accept","content":{}}}'
@@ -18,6 +19,19 @@ STREAM = (
     b"id: a\0b\ndata: \xff\r\revent: x\n\nretry: 1x\ndata"
 )
 SCHEMA = b'{"properties":{"a":{"type":"string","x-mcp-header":"A"},"b":{"items":[{"enum":[1.0]}]}}}'
+
+SERVERS = (
+    b'{"mcpServers":{"a":{"url":"http://h/mcp","headers":{"X-A":"${A:-b}"}}, // c\n'
+    b'"b":{"command":"python","args":["-m","x",],"env":{"K":"v"},"disabled":false}}}'
+)
+RECORDING = (
+    b'{"recording":1}\n'
+    b'{"t":0,"from":"client","exchange":1,"method":"POST","target":"/","headers":[["A","b"]]}\n'
+    b'{"t":0,"from":"client","exchange":1,"body":"{}"}\n'
+    b'{"t":1,"from":"server","exchange":1,"status":200,"headers":[["content-type","x"]]}\n'
+    b'{"t":1,"from":"server","exchange":1,"body":{"base64":"e30="}}\n'
+    b'{"t":2,"from":"server","exchange":1,"end":true}\n'
+)
 
 
 def made() -> Iterator[tuple[str, bytes]]:
@@ -62,6 +76,40 @@ def made() -> Iterator[tuple[str, bytes]]:
     for each in responses(1)[::4]:
         yield "heads", joined(0, each)
         yield "response_bodies", joined(0, each)
+    for seed in range(0, len(requests), 8):
+        yield "repeated_heads", joined(seed + seed // 8, *requests[seed : seed + 3])
+    yield "configuration_files", joined(0, SERVERS)
+    yield "configuration_files", joined(1, b'{"servers":{"c":{"type":"sse","url":"https://h/s"}}}')
+    yield "recordings", joined(0, RECORDING)
+    yield "recordings", joined(0, b'{"recording":1}\n{"t":0,"from":"server","stderr":"x"}')
+    yield "patterns", joined(0, b"*read*", b"*_all", b"read_file", b"Read_All", b" x")
+    yield "patterns", joined(0, b"a*b*c", b"", b"aXbYc", b"abc")
+    yield (
+        "tool_names",
+        joined(0, b'[{"name":"bar"},{"name":"aZ"},{},7,{"name":"a=?base64?YQ==?="}]'),
+    )
+    guest: dict[str, Any] = {"taskId": "TASK", "_meta": TASK_META}
+    foreign: dict[str, Any] = {"taskId": "FOREIGN", "_meta": TASK_META}
+    accepted: dict[str, Any] = {"q": {"action": "accept", "content": {}}}
+    listening = {"notifications": {"taskIds": ["TASK", "FOREIGN"]}, "_meta": TASK_META}
+    yield (
+        "task_requests",
+        joined(
+            0,
+            message("tools/call", 1, name="x", arguments={}, _meta=TASK_META),
+            message("tasks/get", 2, **guest),
+            message("tasks/get", 3, **foreign),
+            message("tasks/update", 4, inputResponses=accepted, **foreign),
+            message("subscriptions/listen", 5, **listening),
+            message("tasks/cancel", 6, **foreign),
+            message("tasks/cancel", 7, **guest),
+        ),
+    )
+    yield "page_cursors", joined(2, b"null", b'"CURSOR"', b'"YWZ0ZXIgOA=="', b"7", b'"YWZ0ZXI="')
+    pages = (
+        b'{"tools":[{"name":"%b"},{}],"nextCursor":"%b"}' % (name, name) for name in (b"a", b"b")
+    )
+    yield "page_cursors", joined(3, *pages, b'{"tools":[]}')
 
 
 def main() -> None:

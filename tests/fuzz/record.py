@@ -37,8 +37,7 @@ from ..interop.conftest import ANSWERS, CAPABILITIES, SDK_SERVER, FakeUser, serv
 from ..interop.stateless import MODERN, elicit, served, use_their_tools
 from ..interop.test_stateless import LOCAL, OURS, run_theirs, use_ours
 from ..node import NODE, install
-from .inputs import RECORDED, joined
-from .targets import CORPUS
+from .inputs import CORPUS, RECORDED, joined
 
 NODE_FOLDER = ROOT / "tests" / "interop" / "node"
 EVERYTHING = "node_modules/@modelcontextprotocol/server-everything/dist/index.js"

@@ -16,6 +16,7 @@ from sansmcp import (
     ServerPipe,
     StateSigner,
 )
+from sansmcp.app import TaskRule
 from sansmcp.effects import (
     Authenticate,
     CloseConnection,
@@ -30,6 +31,7 @@ from sansmcp.input_required import InputRequest, InputRequired
 from sansmcp.testing import sequential_tokens
 from sansmcp.trace import Tracer
 
+from ..handlers import nothing
 from .mutations import Mutator
 
 CLIENT: dict[str, Any] = {
@@ -144,11 +146,12 @@ class World:
     steps = 0
     """Effects performed and events taken so far, those of connections included."""
 
-    def __init__(self, seed: int, **settings: Any) -> None:
+    def __init__(self, seed: int, *, task: TaskRule = None, **settings: Any) -> None:
         self.random = Mutator(seed)
         app = App("fuzz", "1")
-        for method in ("tools/call", "prompts/get", "resources/read", "logging/setLevel"):
-            app.handler(method)(lambda: None)
+        app.handler("tools/call", task=task)(nothing)
+        for method in ("prompts/get", "resources/read", "logging/setLevel"):
+            app.handler(method)(nothing)
         self.now = 0.0
         self.server = Server(
             app,

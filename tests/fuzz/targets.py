@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping
 
+from .auth_targets import access_tokens, challenges, metadata, token_responses
 from .codec_targets import (
     event_ids,
     event_streams,
@@ -15,9 +15,12 @@ from .codec_targets import (
     lines,
     messages,
     mirrored_headers,
+    repeated_heads,
     response_bodies,
     signed_states,
 )
+from .file_targets import configuration_files, patterns, recordings, tool_names
+from .list_targets import page_cursors
 from .machine_targets import (
     client_http,
     client_stdio,
@@ -27,20 +30,17 @@ from .machine_targets import (
     server_stdio,
 )
 from .store_targets import store_files
+from .task_targets import task_requests
 
 TARGETS: Mapping[str, Callable[[bytes], None]] = {
     each.__name__: each
     for each in (
         *(server_http, server_stdio, client_http, client_stdio, cursors, parked, store_files),
+        *(task_requests, page_cursors),
         *(json_documents, messages, lines, event_streams, header_values, event_ids),
+        *(challenges, metadata, token_responses, access_tokens),
+        *(configuration_files, recordings, patterns, tool_names),
         *(mirrored_headers, signed_states, heads, http11_parsers, response_bodies),
+        repeated_heads,
     )
 }
-
-CORPUS = Path(__file__).with_name("corpus")
-"""Initial inputs, and inputs that once failed, in a folder for each target."""
-
-
-def corpus_of(target: str) -> Sequence[bytes]:
-    """Return the inputs of the repository for a target."""
-    return [path.read_bytes() for path in sorted((CORPUS / target).iterdir())]

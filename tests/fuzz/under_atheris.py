@@ -19,7 +19,8 @@ def main() -> None:
     atheris: Any = importlib.import_module("atheris")
     name, *options = sys.argv[1:]
     with atheris.instrument_imports(include=["sansmcp", "sansmcp_stores"]):
-        from .targets import TARGETS, corpus_of
+        from .inputs import corpus_of
+        from .targets import TARGETS
 
         target, corpus = TARGETS[name], corpus_of(name)
         for each in corpus:  # much is imported when it is first used

@@ -21,13 +21,22 @@ from .client import OneCall, settings_for
 from .journal import CANCELLED, ENDED, STARTED, Journal
 from .network import Network, network
 
+BREAKS_AT_ONCE = "the connection breaks before the response begins"
 BREAKS_EARLY = "the connection breaks before the server's first message"
 BREAKS_LATE = "the connection breaks after it"
 SILENCE = "the connection falls silent after it"
 SERVER_RESTART = "the server is killed and started again"
 CLIENT_RESTART = "the client is killed and started again"
 OTHER_INSTANCE = "the connection breaks, and the next one leads to another instance"
-CUTS = (BREAKS_EARLY, BREAKS_LATE, SILENCE, SERVER_RESTART, CLIENT_RESTART, OTHER_INSTANCE)
+CUTS = (
+    BREAKS_AT_ONCE,
+    BREAKS_EARLY,
+    BREAKS_LATE,
+    SILENCE,
+    SERVER_RESTART,
+    CLIENT_RESTART,
+    OTHER_INSTANCE,
+)
 """The rows of the table."""
 
 ADAPTERS = ("asyncio", "blocking", "trio")
@@ -117,9 +126,11 @@ class World:
         ``expected``: what the cell says. A call that times out there is given a short timeout.
         """
         between, origin = self._stack.enter_context(network(self._port))
+        between.holds_responses = cut == BREAKS_AT_ONCE
         name = f"{next(self._numbers)}"
         until = self.directory / f"end-{name}"
-        arguments = {"call": name, "until": str(until), "reports": cut != BREAKS_EARLY}
+        is_early = cut in (BREAKS_AT_ONCE, BREAKS_EARLY)
+        arguments = {"call": name, "until": str(until), "reports": not is_early}
         url = origin + ("/sse" if self.revision == "2024-11-05" else "/mcp")
         killed = cut == SERVER_RESTART
         if cut == CLIENT_RESTART:
@@ -130,7 +141,8 @@ class World:
             self.journal.wait_for(name, STARTED)
             if arguments["reports"]:
                 _wait_until(caller.has_reported)
-            elif expected.startswith("result; 1 run"):  # so the stream can be resumed
+            elif cut == BREAKS_EARLY and expected.startswith("result; 1 run"):
+                # The response has begun, by an event without a message.
                 _wait_until(lambda: between.carries_an_event)
             before = between.connections
             self._cut(cut, between)

@@ -17,6 +17,8 @@ class _Link:
     client: socket.socket
     server: socket.socket
     is_silent: bool = False
+    is_held: bool = False
+    """True if the response to a call is held back."""
 
     def cut(self) -> None:
         """Break both directions."""
@@ -35,11 +37,14 @@ class Network:
     """How many have been passed on."""
     carries_an_event: bool = attrs.field(default=False, init=False)
     """A server has sent an event with an id."""
+    holds_responses: bool = attrs.field(default=False, init=False)
+    """True if no byte of the response to a call is passed on."""
     _links: list[_Link] = attrs.field(factory=list[_Link], init=False)
     _threads: list[threading.Thread] = attrs.field(factory=list[threading.Thread], init=False)
 
     def cut(self) -> None:
-        """Break all connections that there are; new ones are passed on."""
+        """Break all connections that there are; new ones are passed on, with all responses."""
+        self.holds_responses = False
         for link in self._links:
             link.cut()
 
@@ -75,7 +80,9 @@ class Network:
     def _copy(self, link: _Link, source: socket.socket, sink: socket.socket) -> None:
         with suppress(OSError):  # one end is closed: so is the connection
             while data := source.recv(65536):
-                if not link.is_silent:
+                link.is_held |= self.holds_responses and b'"tools/call"' in data
+                is_response = source is link.server
+                if not link.is_silent and not (is_response and link.is_held):
                     sink.sendall(data)
                     self.carries_an_event |= b"\nid:" in data
         if not link.is_silent:

@@ -1,9 +1,9 @@
-"""What one message passes through: ``python -m tests.house.message_path`` writes it anew.
+"""What one message passes through: ``python -m tests.house.message_path`` prints it.
 
 ARCHITECTURE.md follows a ``tools/call`` from bytes to its handler and back, and its answer from the
 event stream to its caller. Both ways are traced here, at 2025-11-25 over HTTP/1.1, with the default
-settings and without sockets. A step of a list is a function; the author of the page chooses it and
-says what it does. The trace decides the order of the steps, and that no module is left out.
+settings and without sockets: each function in the order of its first call. The page is written by a
+person, who chooses the steps; a test checks that the functions which it names exist.
 """
 
 from __future__ import annotations
@@ -11,9 +11,8 @@ from __future__ import annotations
 import functools
 import re
 import sys
-import textwrap
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from types import FrameType
 from typing import Any, NamedTuple
 
@@ -44,28 +43,7 @@ AT_THE_SERVER = "At the server, from bytes to the handler and back"
 AS_A_STREAM = "At the server, if the response becomes an event stream"
 AT_THE_CLIENT = "At the client, from the event stream to the caller"
 
-HELPERS = frozenset(
-    {
-        "codecs/delimited_buffer",
-        "codecs/http11_framing",
-        "codecs/headers",
-        "codecs/json",
-        "errors",
-        "http",
-        "limits",
-        "meta_keys",
-        "shares",
-        "states",
-        "store",
-        "timers",
-        "types",
-    }
-)
-"""Modules that no list has to name: tables, words and small functions that everything uses."""
-
-UNKNOWN = "(say what it does)"
-
-_ITEM = re.compile(r"^\d+\. `([\w/]+)` `([\w.]+)`: (.*(?:\n +.*)*)\n", re.MULTILINE)
+_ITEM = re.compile(r"^\d+\. `([\w/]+)` `([\w.]+)`: ", re.MULTILINE)
 
 
 class Function(NamedTuple):
@@ -76,42 +54,9 @@ class Function(NamedTuple):
     name: str
 
 
-Clauses = dict[Function, str]
-"""The steps of a list, and what each does."""
-
-
-def section(page: str, heading: str) -> str:
-    """What stands under a heading of the page."""
-    _, found, rest = page.partition(f"\n### {heading}\n")
-    assert found, f"ARCHITECTURE.md has no heading {heading!r}"
-    return re.split(r"^#+ ", rest, maxsplit=1, flags=re.MULTILINE)[0]
-
-
-def items(text: str) -> str:
-    """The list in a section, as it stands there."""
-    return "".join(found[0] for found in _ITEM.finditer(text))
-
-
-def clauses(text: str) -> Clauses:
-    """The list in a section: what each step does."""
-    return {
-        Function(module, name): " ".join(clause.split())
-        for module, name, clause in _ITEM.findall(text)
-    }
-
-
-def render(path: Sequence[Function], known: Clauses) -> str:
-    """The list of what a message passes through: known steps, and one of each other module."""
-    listed = {function.module for function in path if function in known} | HELPERS
-    lines: list[str] = []
-    for function in path:
-        if function in known or function.module not in listed:
-            listed.add(function.module)
-            number = f"{len(lines) + 1}. "
-            item = f"{number}`{function.module}` `{function.name}`: {known.get(function, UNKNOWN)}"
-            indent = " " * len(number)
-            lines.append(textwrap.fill(item, 100, subsequent_indent=indent, break_on_hyphens=False))
-    return "".join(f"{line}\n" for line in lines)
+def named(page: str) -> list[Function]:
+    """The functions that the lists of a page name."""
+    return [Function(module, name) for module, name in _ITEM.findall(page)]
 
 
 # Tracing
@@ -119,12 +64,12 @@ def render(path: Sequence[Function], known: Clauses) -> str:
 
 def trace(act: Callable[[], None]) -> tuple[Function, ...]:
     """The functions of the library that are entered, in the order of their first entry."""
-    functions = _functions()
+    known = functions()
     entered: dict[Function, None] = {}
 
     def profile(frame: FrameType, event: str, _: Any) -> None:
         code = frame.f_code
-        function = functions.get((code.co_filename, code.co_firstlineno))
+        function = known.get((code.co_filename, code.co_firstlineno))
         if event == "call" and function is not None:
             entered.setdefault(function)
 
@@ -138,7 +83,7 @@ def trace(act: Callable[[], None]) -> tuple[Function, ...]:
 
 
 @functools.cache
-def _functions() -> dict[tuple[str, int], Function]:
+def functions() -> dict[tuple[str, int], Function]:
     """Every function of the library, by its file and its first line."""
     found: dict[tuple[str, int], Function] = {}
     for module in core():
@@ -255,7 +200,7 @@ class _ClientHost(ClientDriver[PendingResult, None]):
 
 @functools.cache
 def paths() -> dict[str, tuple[Function, ...]]:
-    """What is entered, by the heading under which the page lists it."""
+    """What is entered, by the heading of the page that tells of it."""
     plain, _ = _call()
     stream, answer = _call(stream_after=0.0)
     passed = {function.module for function in plain}
@@ -293,16 +238,8 @@ def _call(**settings: Any) -> tuple[tuple[Function, ...], tuple[Function, ...]]:
     return call()
 
 
-def renewed(page: str) -> str:
-    """The page with its lists as they have to be."""
-    for heading, path in paths().items():
-        text = section(page, heading)
-        old, new = items(text), render(path, clauses(text))
-        page = page.replace(text, text.replace(old, new) if old else f"\n{new}{text}")
-    return page
-
-
 if __name__ == "__main__":
-    PAGE.write_text(renewed(PAGE.read_text()))
-    if UNKNOWN in PAGE.read_text():
-        print(f"{PAGE.name} has new steps: look for {UNKNOWN!r}", file=sys.stderr)
+    for heading, path in paths().items():
+        print(f"\n{heading}\n")
+        for function in path:
+            print(f"{function.module} {function.name}")

@@ -17,6 +17,7 @@ NO_ADAPTERS = {
     "sansmcp_logging",
     "sansmcp_loop",
     "sansmcp_otel",
+    "sansmcp_skills",
     "sansmcp_tools",
 }
 """A bridge, a command and what is built of handlers, such as tools made from functions, are
@@ -33,9 +34,10 @@ OWN_WORDS = {
     "sansmcp_auth": {"alg", "ec", "es", "es256", "es384", "ps", "rs", "rsa"},
     "sansmcp_httpx": {"asyncclient", "client"},
     "sansmcp_login": {"g", "json", "lock", "s"},
+    "sansmcp_pyodide": {"body", "headers", "method", "redirect"},
     "sansmcp_pytest": {"client", "connection", "failed", "refuse", "s", "server"},
     "sansmcp_stores": {"0", "1", "data", "message", "result", "retry", "subscribe", "type"},
-    "sansmcp_wsgi": {"_"},
+    "sansmcp_wsgi": {"_", "request_method"},
 }
 """What an adapter has to call things because the interface that it serves does so."""
 

@@ -36,6 +36,7 @@ MACHINE = {
     "observer",
     "process",
     "rates",
+    "reclaim",
     "server_call",
     "states",
     "tasks",
@@ -115,6 +116,7 @@ HALVES = {
         "Client, BlockingClient, connect, connect_blocking, events, events_blocking",
         "",
     ),
+    "sansmcp_pyodide": ("Client, connect", ""),
     "sansmcp_trio": ("Client, connect", "Call, RunningServer, serve"),
     "sansmcp_wsgi": ("", "Call, WsgiApp"),
 }

@@ -1,45 +1,28 @@
-"""ARCHITECTURE.md follows a message through the modules that it does pass through."""
+"""ARCHITECTURE.md follows a message through functions that exist."""
 
 from __future__ import annotations
-
-import pytest
 
 from .message_path import (
     AT_THE_CLIENT,
     AT_THE_SERVER,
     PAGE,
-    UNKNOWN,
     Function,
-    clauses,
-    items,
+    functions,
+    named,
     paths,
-    render,
-    renewed,
-    section,
     trace,
 )
 
-PATH = [
-    Function("b", "C.first"),
-    Function("a", "f"),
-    Function("b", "C.last"),
-    Function("types", "x"),
-]
+
+def test_the_functions_that_the_page_names_exist() -> None:
+    found = named(PAGE.read_text(encoding="utf-8"))
+    assert len(found) > 50
+    assert set(found) <= set(functions().values())
 
 
-@pytest.mark.parametrize("heading", paths())
-def test_the_page_lists_what_a_message_passes_through(heading: str) -> None:
-    text = section(PAGE.read_text(), heading)
-    how = "python -m tests.house.message_path writes the lists of ARCHITECTURE.md anew"
-    assert items(text) == render(paths()[heading], clauses(text)), how
-
-
-def test_the_page_says_what_each_step_does() -> None:
-    assert UNKNOWN not in PAGE.read_text()
-
-
-def test_a_page_that_is_right_stays_as_it_is() -> None:
-    assert renewed(PAGE.read_text()) == PAGE.read_text()
+def test_the_headings_are_those_of_the_trace() -> None:
+    page = PAGE.read_text(encoding="utf-8")
+    assert [heading for heading in paths() if f"\n### {heading}\n" not in page] == []
 
 
 def test_the_ways_are_traced_from_end_to_end() -> None:
@@ -50,29 +33,9 @@ def test_the_ways_are_traced_from_end_to_end() -> None:
     assert last == ("base_client", "PendingResult._complete")
 
 
-def test_steps_are_in_the_order_in_which_they_are_entered() -> None:
-    known = {PATH[2]: "comes back.", PATH[1]: "works."}
-    assert render(PATH, known) == "1. `a` `f`: works.\n2. `b` `C.last`: comes back.\n"
-
-
-def test_a_module_that_is_left_out_is_seen() -> None:
-    assert render(PATH, {PATH[1]: "works."}).startswith(f"1. `b` `C.first`: {UNKNOWN}\n")
-
-
-def test_a_step_that_is_not_taken_is_seen() -> None:
-    assert "gone" not in render(PATH, {PATH[1]: "works.", Function("b", "gone"): "was here."})
-
-
-def test_items_are_read_as_they_were_written() -> None:
-    known = {
-        PATH[0]: "is a step. " * 20 + "It ends.",
-        PATH[1]: "is another.",
-        PATH[2]: "is one more.",
-    }
-    text = render(PATH, known)
-    assert max(map(len, text.splitlines())) <= 100
-    assert clauses(text) == known
-    assert items(f"Before.\n\n{text}\nAfter.\n") == text
+def test_a_list_names_functions() -> None:
+    text = "1. `a/b` `C.first`: is a step, and\n   goes on.\n2. `c` `f`: ends.\n"
+    assert named(text) == [Function("a/b", "C.first"), Function("c", "f")]
 
 
 def test_only_the_library_is_traced() -> None:

@@ -15,6 +15,7 @@ import sansmcp_asgi
 import sansmcp_asyncio
 import sansmcp_blocking
 import sansmcp_httpx
+import sansmcp_pyodide
 import sansmcp_pytest
 import sansmcp_trio
 import sansmcp_wsgi
@@ -47,6 +48,9 @@ SHOWN: list[tuple[Callable[..., Any], list[type]]] = [
     (sansmcp_trio.connect, [ConnectOptions, ClientOptions]),
     (sansmcp_httpx.connect, [ClientOptions]),
     (sansmcp_httpx.connect_blocking, [ClientOptions]),
+    (sansmcp_pyodide.connect, [ClientOptions]),
+    (sansmcp_blocking.connect_in_steps, [ConnectOptions, ClientOptions]),
+    (sansmcp_blocking.serve_in_steps, [ServeOptions, DriverOptions, ServerOptions]),
     (sansmcp_asyncio.serve, [ServeOptions, DriverOptions, ServerOptions]),
     (sansmcp_blocking.serve, [ServeOptions, DriverOptions, ServerOptions]),
     (sansmcp_trio.serve, [ServeOptions, DriverOptions, ServerOptions]),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import configparser
+import email
 import os
 import re
 import shutil
@@ -16,11 +17,13 @@ import pytest
 
 import sansmcp
 
+from ..release_check import VERSIONS, check_publisher, check_tag, page_of, targets
 from .sources import ROOT, Module, adapters, core
 
 TOPS = ["sansmcp", *adapters()]
 
 EXTRA_OF = {
+    "sansmcp.http2": "http2",
     "sansmcp.httptools_parser": "fast",
     "sansmcp_auth": "auth",
     "sansmcp_cli": "cli",
@@ -29,6 +32,7 @@ EXTRA_OF = {
     "sansmcp_loop": "trio",
     "sansmcp_otel": "otel",
     "sansmcp_pytest": "pytest",
+    "sansmcp_skills": "skills",
     "sansmcp_stores": "redis",
     "sansmcp_trio": "trio",
 }
@@ -37,11 +41,25 @@ EXTRA_OF = {
 STANDARD = sys.stdlib_module_names | {"tomllib"}
 """The modules of the standard library; tomllib has been one since Python 3.11."""
 
-IMPORTED_AS = {"opentelemetry-api": "opentelemetry"}
+IMPORTED_AS = {
+    "markdown-it-py": "markdown_it",
+    "opentelemetry-api": "opentelemetry",
+    "pyyaml": "yaml",
+}
 """The packages of distributions that have another name."""
 
 SETUP = configparser.ConfigParser()
 SETUP.read(ROOT / "setup.cfg")
+
+
+REPOSITORY = "https://git.example.com/ada/sansmcp"
+PUBLISHER = {
+    "author": "Ada",
+    "email": "ada@example.com",
+    "repository": REPOSITORY,
+    "security": "https://git.example.com/report",
+}
+"""What the copy that is built has in setup.cfg."""
 
 
 def entries(section: str, option: str) -> list[str]:
@@ -54,6 +72,8 @@ def requirements(extra: str | None) -> set[str]:
     if extra is not None:
         lines += entries("options.extras_require", extra)
     names = {re.split(r"[^\w.-]", line)[0] for line in lines}
+    if "sansmcp[test]" in lines:
+        names = names - {"sansmcp"} | requirements("test")
     return {IMPORTED_AS.get(name, name) for name in names}
 
 
@@ -103,6 +123,12 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Path:
     skipped = shutil.ignore_patterns("__pycache__", "node_modules")
     for name in ("sansmcp", "adapters", "benchmarks", "docs", "examples", "tests"):
         shutil.copytree(ROOT / name, place / name, ignore=skipped)
+    configuration = place / "setup.cfg"
+    text = configuration.read_text(encoding="utf-8")
+    for key, value in PUBLISHER.items():
+        assert f"\n{key} =\n" in text, "a test publishes nothing with the values of the publisher"
+        text = text.replace(f"\n{key} =\n", f"\n{key} = {value}\n")
+    configuration.write_text(text, encoding="utf-8")
     run("-m", "build", "--no-isolation", cwd=place)  # the wheel is made of the other one
     return place / "dist"
 
@@ -133,15 +159,18 @@ def test_every_package_is_listed() -> None:
 
 
 def test_the_extras() -> None:
-    assert {"trio", "cli", "dev"} <= set(SETUP.options("options.extras_require"))
-    assert requirements("trio") <= requirements("cli") <= requirements("dev")
+    assert {"trio", "cli", "test", "dev"} <= set(SETUP.options("options.extras_require"))
+    assert (
+        requirements("trio") <= requirements("cli") <= requirements("test") <= requirements("dev")
+    )
 
 
 def test_every_requirement_is_declared() -> None:
     packages = {"sansmcp": core(), **adapters()}
     for name in EXTRA_OF.keys() - packages.keys():  # parts of the core that are only for some
         packages[name] = [module for module in core() if module.name.startswith(name)]
-        packages["sansmcp"] = [module for module in core() if module not in packages[name]]
+        rest = packages["sansmcp"]
+        packages["sansmcp"] = [module for module in rest if module not in packages[name]]
     missing = {
         name: undeclared(modules, requirements(EXTRA_OF.get(name)))
         for name, modules in packages.items()
@@ -162,6 +191,65 @@ def test_the_newest_release_of_the_change_log_is_this_version() -> None:
 def test_the_wheel_holds_the_modules_of_the_tree(wheel: Path) -> None:
     held = {name for name in zipfile.ZipFile(wheel).namelist() if ".dist-info/" not in name}
     assert held == files_of_the_tree()
+
+
+def test_the_page_on_pypi_leads_to_files_of_this_version(wheel: Path) -> None:
+    page = page_of(wheel)
+    assert "<h1" in page
+    links = targets(page)
+    files = [
+        link.removeprefix(f"{REPOSITORY}/{kind}/v{sansmcp.__version__}/")
+        for link in links
+        for kind in ("blob", "raw")
+        if link.startswith(f"{REPOSITORY}/{kind}/")
+    ]
+    assert len(files) > 20
+    assert [file for file in files if not (ROOT / file.partition("#")[0]).exists()] == []
+    assert [link for link in links if not link.startswith("https://")] == []
+    assert [link for link in links if link.endswith(".svg") and "/raw/" not in link] == []
+
+
+def test_the_metadata_name_the_publisher(wheel: Path) -> None:
+    with zipfile.ZipFile(wheel) as opened:
+        (name,) = (each for each in opened.namelist() if each.endswith(".dist-info/METADATA"))
+        metadata = email.message_from_bytes(opened.read(name))
+    assert (metadata["Author"], metadata["Author-email"]) == ("Ada", "ada@example.com")
+    urls = dict(url.split(", ") for url in metadata.get_all("Project-URL", []))
+    assert urls["Source"] == REPOSITORY
+    assert urls["Report a vulnerability"] == PUBLISHER["security"]
+    assert urls["Changelog"].endswith(f"/v{sansmcp.__version__}/CHANGELOG.md")
+
+
+def test_classifiers_name_what_ci_runs() -> None:
+    ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    lines = "\n".join(entries("metadata", "classifiers"))
+    named = re.findall(r"^Programming Language :: Python :: (3\.\d+)$", lines, re.MULTILINE)
+    assert tuple(named) == VERSIONS
+    assert [version for version in named if version not in ci and version != "3.11"] == []
+
+
+def test_nothing_is_released_without_a_publisher() -> None:
+    check_publisher(PUBLISHER)
+    with pytest.raises(SystemExit, match=r"set security in setup\.cfg"):
+        check_publisher({**PUBLISHER, "security": ""})
+    with pytest.raises(SystemExit, match=r"repository in setup\.cfg must be a URL"):
+        check_publisher({**PUBLISHER, "repository": "git@example.com:ada"})
+
+
+def test_the_tag_is_that_of_the_version() -> None:
+    check_tag(f"v{sansmcp.__version__}", ROOT)
+    with pytest.raises(SystemExit, match=r"The tag v0\.0\.1 is not that of version"):
+        check_tag("v0.0.1", ROOT)
+
+
+@pytest.mark.parametrize("name", ["release.yml", "tests.yml"])
+def test_a_workflow_runs_what_exists(name: str) -> None:
+    text = (ROOT / ".github" / "workflows" / name).read_text(encoding="utf-8")
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    commands = re.findall(r"make ([\w-]+)", text)
+    assert commands
+    assert [each for each in commands if f"\n{each}:" not in makefile] == []
+    assert [path for path in re.findall(r"tests/[\w/.]+", text) if not (ROOT / path).exists()] == []
 
 
 def test_the_source_distribution_holds_what_the_readme_links_to(built: Path) -> None:
@@ -197,7 +285,19 @@ def test_pytest_finds_its_plugin() -> None:
 def test_the_lowest_versions_are_those_of_the_constraints() -> None:
     """What CI installs with tests/lowest.txt is the lowest that setup.cfg allows."""
     lines = entries("options", "install_requires")
-    extras = ("auth", "trio", "cli", "httpx", "httpx2", "keyring", "redis", "otel", "fast")
+    extras = (
+        "auth",
+        "trio",
+        "cli",
+        "httpx",
+        "httpx2",
+        "keyring",
+        "redis",
+        "otel",
+        "skills",
+        "http2",
+        "fast",
+    )
     for extra in extras:
         lines += entries("options.extras_require", extra)
     allowed = dict(re.findall(r"^([\w-]+) >= ([\d.]+)", "\n".join(lines), re.MULTILINE))

@@ -15,7 +15,7 @@ import sansmcp
 from sansmcp import CallSettings, Client, effects, events
 
 MIRRORS: list[tuple[type, Callable[..., Any], set[str]]] = [
-    (CallSettings, Client.call, {"any_result", "detach", "wants_progress", "now"}),
+    (CallSettings, Client.call, {"any_result", "detach", "wants_progress", "capabilities", "now"}),
 ]
 """A typed dict, what it mirrors, and the keywords that adapters fill in themselves."""
 

@@ -44,13 +44,15 @@ IN_ONE_PLACE = {
     "datetime": ("sansmcp.server.modern.task_record",),
     "gc": ("sansmcp.codecs.json",),
     "h11": ("sansmcp.h11_parser",),
+    "h2": ("sansmcp.http2",),
     "httptools": ("sansmcp.httptools_parser",),
     "importlib": ("sansmcp._lazy",),
-    "ipaddress": ("sansmcp.addresses", "sansmcp.server.addresses"),
+    "ipaddress": ("sansmcp.addresses", "sansmcp.http11.proxy", "sansmcp.server.addresses"),
     "jiter": ("sansmcp.codecs.json",),
     "msgspec": ("sansmcp.codecs.conversion", "sansmcp.codecs.json", "sansmcp.codecs.members"),
     "sys": ("sansmcp.types",),
     "typing_extensions": ("sansmcp.types",),
+    "unicodedata": ("sansmcp.relay",),
 }
 """What only some modules or packages may import."""
 

@@ -20,6 +20,7 @@ PACKAGES = [
     "sansmcp_httpx",
     "sansmcp_local",
     "sansmcp_loop",
+    "sansmcp_pyodide",
     "sansmcp_pytest",
     "sansmcp_stores",
     "sansmcp_threads",

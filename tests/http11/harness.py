@@ -31,6 +31,7 @@ from sansmcp.events import CallReceived, ServerEvent
 from sansmcp.testing import sequential_tokens
 from sansmcp.types import Unpack
 
+from ..handlers import nothing
 from ..messages import PING as PING
 from ..timed_harness import Machine, TimedHarness
 
@@ -46,6 +47,36 @@ HEADERS = (
     b"host: localhost\r\naccept: application/json, text/event-stream\r\n"
     b"content-type: application/json\r\n"
 )
+
+MALFORMED = (
+    b"\r\n\r\n",
+    b"garbage\r\n\r\n",
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\n\n",
+    b"GET /mcp\r\n\r\n",
+    b"GET /mcp HTTP/2.0\r\n\r\n",
+    b"GET /mcp HTTP/1.1\r\n\r\n",  # no Host
+    b"GET /mcp HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n",
+    b"GET /m cp HTTP/1.1\r\nhost: localhost\r\n\r\n",
+    b"GET /mcp HTTP/1.1\r\nhost : localhost\r\n\r\n",
+    b"GET /mcp HTTP/1.1\r\nhost: localhost\r\nno colon\r\n\r\n",
+    b"GET /mcp HTTP/1.1\r\nhost: localhost\r\nx: a\0b\r\n\r\n",
+    b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"content-length: 1\r\ncontent-length: 2\r\n\r\n",
+    b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"content-length: -1\r\n\r\n",
+    b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"content-length: +1\r\n\r\n",
+    b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"content-length: 1_0\r\n\r\n",
+    b"POST /mcp HTTP/1.1\r\n"
+    + HEADERS
+    + b"content-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
+    b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"transfer-encoding: gzip\r\n\r\n",
+    b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"transfer-encoding: chunked, identity\r\n\r\n",
+    b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"transfer-encoding: chunked\r\n\r\nzz\r\n",
+    b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"transfer-encoding: chunked\r\n\r\n-1\r\n",
+    b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"transfer-encoding: chunked\r\n\r\n1\r\nabXX",
+    b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"content-length: " + b"9" * 5000 + b"\r\n\r\n",
+    b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"content-length: " + b"1" * 19 + b"\r\n\r\n",
+    b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"transfer-encoding: chunked\r\n\r\n1;" + b"x" * 300_000,
+)
+"""What is not HTTP/1.1, or too much of it."""
 
 
 def post(body: bytes, extra: bytes = b"", path: bytes = b"/mcp") -> bytes:
@@ -85,7 +116,7 @@ class ConnectionHarness(TimedHarness):
 
     def __init__(self, *, authentication: bool = False, **settings: Unpack[ServerSettings]) -> None:
         app = App("bench")
-        app.handler("tools/call")(lambda: None)
+        app.handler("tools/call")(nothing)
         settings.setdefault("http11", HTTP11)
         self.server = Server(
             app, new_token=sequential_tokens(), authentication=authentication, **settings
@@ -139,7 +170,17 @@ class ConnectionHarness(TimedHarness):
         for start in range(0, len(data), size):
             self.connection.receive_data(data[start : start + size], now=self.now)
             self.run_pending()
+            self.take_turns()
         return self
+
+    def take_turns(self) -> int:
+        """Let the connection go on while it has more to do at once; returns the number of turns."""
+        turns = 0
+        while (deadline := self.connection.next_deadline()) is not None and deadline <= self.now:
+            self.connection.handle_timeout(now=self.now)
+            self.run_pending()
+            turns += 1
+        return turns
 
     @property
     def machines(self) -> Sequence[Machine]:

@@ -201,10 +201,30 @@ def test_a_response_that_breaks_off(data: bytes, reason: str) -> None:
 
 @pytest.mark.parametrize("size", [1, None])
 @pytest.mark.parametrize(
-    "data", [b"SSH-2.0-OpenSSH\r\n\r\n", b"\x15\x03\x01\n\n", b"HTTP/1.1 200 OK\r\nbad\r\n\r\n"]
+    "data", [b"SSH-2.0-OpenSSH\r\n\r\n", b"\x16\x03\x01\n\n", b"HTTP/1.1 200 OK\r\nbad\r\n\r\n"]
 )
 def test_what_is_no_http(data: bytes, size: int | None) -> None:
     assert "not HTTP/1.1" in ClientConnectionHarness().feed(data, size).failure
+
+
+@pytest.mark.parametrize("size", [1, None])
+def test_a_server_that_speaks_tls(size: int | None) -> None:
+    """It sends an alert, and another attempt would bring another one."""
+    harness = ClientConnectionHarness().feed(bytes.fromhex("15030100020246"), size)
+    assert "the server speaks TLS; write https:// instead of http://" in harness.failure
+    assert not harness.connection.is_reusable
+
+
+@pytest.mark.parametrize(("data", "is_told"), [(b"", True), (b"H", False), (response(), False)])
+def test_a_server_that_may_speak_tls(data: bytes, is_told: bool) -> None:
+    """Those of asyncio close the connection, without an alert."""
+    harness = ClientConnectionHarness().feed(data)
+    if harness.connection.is_done:  # the next request follows on this connection
+        harness.connection.begin(harness.effects.pop())
+        harness.events.clear()
+    harness.connection.receive_eof(now=0)
+    harness.run_pending()
+    assert ("if the server speaks TLS" in repr(harness.events)) is is_told
 
 
 @pytest.mark.parametrize("size", [1, 1000, None])

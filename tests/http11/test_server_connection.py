@@ -8,7 +8,15 @@ import pytest
 
 from sansmcp import Idle, Server
 
-from .harness import CALL, INITIALIZE, PING, ConnectionHarness, chunked, post
+from .harness import (
+    CALL,
+    INITIALIZE,
+    PING,
+    ConnectionHarness,
+    chunked,
+    close_peer_sending,
+    post,
+)
 
 requirement = pytest.mark.requirement
 
@@ -89,8 +97,66 @@ def test_pipelining_is_bounded(harness: ConnectionHarness) -> None:
     assert fed < 80_000
     harness.calls[0].respond({}, now=0)
     harness.run_pending()
+    harness.take_turns()
     assert harness.idle is Idle.NEED_DATA
     assert len(harness.answers()) > 100
+
+
+GET = b"GET /mcp HTTP/1.1\r\nhost: localhost\r\n\r\n"
+"""A request that is refused: it names no session."""
+
+
+def test_pipelined_requests_are_handled_a_few_at_a_turn(harness: ConnectionHarness) -> None:
+    """Other connections wait meanwhile: a read of 256 KiB can bring ten thousand requests."""
+    session = harness.session()
+    pinged = post(PING, session) * 90
+    harness.connection.receive_data(pinged, now=harness.now)
+    turns: list[int] = []
+    while True:
+        before = len(harness.sent)
+        harness.run_pending()
+        turns.append(harness.sent[before:].count(b"HTTP/1.1 200"))
+        if harness.connection.next_deadline() != harness.now:
+            break
+        assert harness.idle is Idle.PAUSED
+        harness.connection.handle_timeout(now=harness.now)
+    assert harness.idle is Idle.NEED_DATA
+    assert turns == [16, 16, 16, 16, 16, 10]
+
+
+def test_a_request_that_comes_while_others_wait_for_their_turn_is_the_last(
+    harness: ConnectionHarness,
+) -> None:
+    session = harness.session()
+    harness.connection.receive_data(post(PING, session) * 20, now=harness.now)
+    harness.run_pending()
+    harness.feed(post(b"{", session))
+    assert [answer.status for answer in harness.answers()] == [200] * 20 + [400]
+
+
+def test_a_connection_whose_requests_wait_for_their_turn_can_be_lost(
+    harness: ConnectionHarness,
+) -> None:
+    session = harness.session()
+    harness.connection.receive_data(post(PING, session) * 20, now=harness.now)
+    harness.run_pending()
+    close_peer_sending(harness)
+    assert harness.closed
+    assert harness.connection.next_deadline() is None
+
+
+def test_a_connection_is_closed_after_many_refusals_in_a_row(harness: ConnectionHarness) -> None:
+    session = harness.session()
+    harness.feed(GET * 99)
+    harness.feed(post(PING, session))
+    harness.feed(GET * 99)
+    assert not harness.closed
+    harness.feed(GET * 10_000)
+    answers = harness.answers(*["GET"] * 99, "POST", *["GET"] * 10_000)
+    assert [answer.status for answer in answers].count(400) == 199
+    assert answers[-1].headers[b"connection"] == b"close"
+    harness.wait(2)
+    assert harness.closed
 
 
 def test_event_streams_come_in_chunks(harness: ConnectionHarness) -> None:

@@ -8,7 +8,16 @@ from hypothesis import strategies as st
 
 from sansmcp import Limits
 
-from .harness import HEADERS, INITIALIZE, PING, ConnectionHarness, chunked, close_peer_sending, post
+from .harness import (
+    HEADERS,
+    INITIALIZE,
+    MALFORMED,
+    PING,
+    ConnectionHarness,
+    chunked,
+    close_peer_sending,
+    post,
+)
 
 # Refusals
 
@@ -59,40 +68,7 @@ def test_the_body_of_a_refusal_is_not_sent_to_head(harness: ConnectionHarness) -
 # Hostile bytes
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"\r\n\r\n",
-        b"garbage\r\n\r\n",
-        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\n\n",
-        b"GET /mcp\r\n\r\n",
-        b"GET /mcp HTTP/2.0\r\n\r\n",
-        b"GET /mcp HTTP/1.1\r\n\r\n",  # no Host
-        b"GET /mcp HTTP/1.1\r\nhost: a\r\nhost: b\r\n\r\n",
-        b"GET /m cp HTTP/1.1\r\nhost: localhost\r\n\r\n",
-        b"GET /mcp HTTP/1.1\r\nhost : localhost\r\n\r\n",
-        b"GET /mcp HTTP/1.1\r\nhost: localhost\r\nno colon\r\n\r\n",
-        b"GET /mcp HTTP/1.1\r\nhost: localhost\r\nx: a\0b\r\n\r\n",
-        b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"content-length: 1\r\ncontent-length: 2\r\n\r\n",
-        b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"content-length: -1\r\n\r\n",
-        b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"content-length: +1\r\n\r\n",
-        b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"content-length: 1_0\r\n\r\n",
-        b"POST /mcp HTTP/1.1\r\n"
-        + HEADERS
-        + b"content-length: 3\r\ntransfer-encoding: chunked\r\n\r\n0\r\n\r\n",
-        b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"transfer-encoding: gzip\r\n\r\n",
-        b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"transfer-encoding: chunked, identity\r\n\r\n",
-        b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"transfer-encoding: chunked\r\n\r\nzz\r\n",
-        b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"transfer-encoding: chunked\r\n\r\n-1\r\n",
-        b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"transfer-encoding: chunked\r\n\r\n1\r\nabXX",
-        b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"content-length: " + b"9" * 5000 + b"\r\n\r\n",
-        b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"content-length: " + b"1" * 19 + b"\r\n\r\n",
-        b"POST /mcp HTTP/1.1\r\n"
-        + HEADERS
-        + b"transfer-encoding: chunked\r\n\r\n1;"
-        + b"x" * 300_000,
-    ],
-)
+@pytest.mark.parametrize("data", MALFORMED)
 @pytest.mark.parametrize("size", [1, 4096, None])
 def test_what_is_no_http_is_refused_and_the_connection_closed(
     data: bytes, size: int | None
@@ -108,6 +84,18 @@ def test_what_is_no_http_is_refused_and_the_connection_closed(
     harness.wait(100)
     assert harness.closed
     assert harness.sent or len(data) < 40  # only an incomplete head goes without an answer
+
+
+@pytest.mark.parametrize("size", [1, None])
+@pytest.mark.parametrize("rest", [b"", b"\n\n", b"\x03\x01\x02\x00\x01\x00\x01\xfc" + b"x" * 500])
+def test_tls_at_a_plain_server_is_refused_at_once(rest: bytes, size: int | None) -> None:
+    """It may bring no end of a head, and a client would wait until the time for it is over."""
+    harness = ConnectionHarness().feed(b"\x16" + rest, size)
+    answer = harness.answer()
+    assert (answer.status, answer.reason) == (400, "malformed_http")
+    assert b"write http:// instead of https://" in harness.sent
+    close_peer_sending(harness)
+    assert harness.closed
 
 
 @pytest.mark.parametrize("size", [1, None])

@@ -92,7 +92,7 @@ async def exercise_sdk_server(client: sansmcp_loop.Client) -> None:
     assert names == {"echo", "slow", "ask", "sample", "roots", "announce", "fail"}
     assert (await client.call_tool("fail"))["isError"] is True
     (content,) = (await client.read_resource("example://greeting"))["contents"]
-    assert content["text"] == "hello"
+    assert content.get("text") == "hello"
     assert await client.ping() == {}
     with pytest.raises(JsonRpcError) as unknown:
         await client.call("no/such/method")

@@ -71,6 +71,8 @@ async def use(target: str | list[str]) -> None:
         versions=(MODERN,),
         request_handlers={"elicitation/create": elicit},
         capabilities={"elicitation": {}},
+        connect_timeout=120,
+        probe_timeout=60,  # their process may start slowly
         env=environment(),
         cwd=ROOT,
     ) as client:

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import json
 import logging
+import math
 import time
 import urllib.error
 import urllib.request
@@ -15,7 +16,9 @@ import pytest
 
 import sansmcp
 import sansmcp_blocking
-from sansmcp.events import RefusalSent, ServerEvent, StoreFailed
+from sansmcp.events import ClocksDiffer, RefusalSent, ServerEvent, StoreFailed
+from sansmcp.server import refusals
+from sansmcp.server.challenges import not_authenticated
 from sansmcp_local import _log, log_event
 
 BAD_REQUEST = RefusalSent(sansmcp.RemoteProtocolError("no", reason="no"))
@@ -76,6 +79,34 @@ def test_a_server_whose_store_fails(caplog: pytest.LogCaptureFixture) -> None:
 def nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a process that has just started."""
     monkeypatch.setattr(_log, "_said", set[str]())
+    monkeypatch.setattr(_log, "_hosts", set[str]())
+
+
+@pytest.mark.usefixtures("nothing_said")
+def test_a_refused_host_is_told_once_with_the_setting_that_allows_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app = sansmcp.App("teller", "1")
+    with sansmcp_blocking.serve(app, http=("127.0.0.1", 0)) as serving:
+        for host in ("mcp.example.com", "mcp.example.com:443", "[::ffff:1]:80", "a\u009b", None):
+            request = urllib.request.Request(serving.url, headers={"Host": host or ""})
+            with pytest.raises(urllib.error.HTTPError, match="403"):
+                urllib.request.urlopen(request, timeout=30)
+    warned = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    named, address, control, empty = warned
+    assert "allowed_hosts=('mcp.example.com',)" in named
+    assert "--allow-host mcp.example.com" in named
+    assert "'[::ffff:1]'" in address
+    assert "\u009b" not in control
+    assert "status 403" in empty
+
+
+@pytest.mark.usefixtures("nothing_said")
+def test_the_number_of_warnings_of_hosts_is_bounded(caplog: pytest.LogCaptureFixture) -> None:
+    for number in range(1000):
+        log_event(RefusalSent(refusals.BAD_HOST(data={"host": f"host{number}.example"})))
+    log_event(RefusalSent(refusals.BAD_HOST(data={"host": None})))
+    assert len(caplog.records) == 100
 
 
 UNKNOWN = RefusalSent(sansmcp.RemoteProtocolError("who?", reason="session_not_found"))
@@ -125,3 +156,39 @@ def test_what_fails_again_and_again_is_one_warning(caplog: pytest.LogCaptureFixt
         log_event(StoreFailed("locked", lost=False))
         log_event(StoreFailed("locked", lost=False, again=True))
     assert [record.levelname for record in caplog.records] == ["WARNING", "DEBUG"]
+
+
+@pytest.mark.parametrize(("seconds", "text"), [(61.2, "61 s or more ahead"), (-7.0, "7 s or more")])
+def test_clocks_that_differ_are_a_warning(
+    caplog: pytest.LogCaptureFixture, seconds: float, text: str
+) -> None:
+    log_event(ClocksDiffer(seconds))
+    (record,) = caplog.records
+    assert record.levelname == "WARNING"
+    assert text in record.getMessage()
+    assert ("ahead" in record.getMessage()) is (seconds > 0)
+
+
+def test_tokens_that_static_tokens_refuse_are_told_once_in_a_minute(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without the token, and not for requests without one, by which clients begin."""
+    monkeypatch.setattr(_log, "_tokens_warned_at", -math.inf)
+    times = iter([100.0, 159.0, 160.0])
+    monkeypatch.setattr(time, "monotonic", lambda: next(times))
+    verify = sansmcp.StaticTokens({"one": "alice"})
+    with caplog.at_level(logging.DEBUG, logger="sansmcp"):
+        for token in (b"Bearer hunter2", b"Bearer hunter3", b"", b"Bearer hunter4"):
+            headers = ((b"authorization", token),) if token else ()
+            head = sansmcp.RequestHead(method=b"POST", target=b"/", headers=headers)
+            refusal = verify(head, sansmcp.ConnectionInfo())
+            assert isinstance(refusal, sansmcp.Refusal)
+            log_event(RefusalSent(not_authenticated(None, head, refusal)))
+    assert [record.levelname for record in caplog.records] == [
+        "WARNING",
+        "DEBUG",
+        "DEBUG",
+        "WARNING",
+    ]
+    assert "its token is none of the StaticTokens" in caplog.records[0].getMessage()
+    assert "hunter" not in caplog.text

@@ -13,6 +13,7 @@ import pytest
 
 from sansmcp import LocalProtocolError
 from sansmcp_local import environment_of, signal_group
+from sansmcp_local._processes import check_batch_arguments
 
 PARENT = """
 import os, signal, sys
@@ -104,3 +105,13 @@ def test_an_environment_that_is_none(env: Any, message: str) -> None:
     with pytest.raises(LocalProtocolError, match=message) as caught:
         environment_of(env, inherit_env=False)
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("program", [r"C:\\nodejs\\npx.cmd", "run.BAT"])
+@pytest.mark.parametrize("character", list('&|<>^%!"\r\n'))
+def test_arguments_that_cmd_would_read_are_refused(program: str, character: str) -> None:
+    with pytest.raises(LocalProtocolError, match=r"its argument 2 has .* cmd\.exe") as caught:
+        check_batch_arguments(program, ["fine", f"secret{character}b"])
+    assert "secret" not in str(caught.value)
+    check_batch_arguments("node.exe", [f"a{character}b"])
+    check_batch_arguments(program, ["-y", "@scope/server", "C:\\a folder", "x=y;z,(1)"])

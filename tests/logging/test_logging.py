@@ -7,15 +7,19 @@ import io
 import logging
 import threading
 from collections.abc import Generator
+from functools import partial
 from typing import Any
 
 import pytest
+import trio
 
 import sansmcp
 import sansmcp_asyncio
 import sansmcp_blocking
+import sansmcp_trio
 from sansmcp.events import ServerNotified
 from sansmcp.revisions import HANDSHAKE_VERSIONS, REVISIONS
+from sansmcp.trace import Tracer
 from sansmcp_logging import RequestFilter, send_logs
 
 LOGGER = logging.getLogger("tests.sansmcp_logging")
@@ -203,3 +207,86 @@ def test_what_cannot_be_sent_does_not_end_the_call(
 
     asyncio.run(asyncio.wait_for(main(), 30))
     assert "--- Logging error ---" in capsys.readouterr().err
+
+
+async def _async_logs(call: Any) -> Any:
+    for number in range(20):
+        LOGGER.debug("record %d", number)
+        await asyncio.sleep(0)
+    return {"content": []}
+
+
+def _plain_logs(call: Any) -> Any:
+    for number in range(20):
+        LOGGER.debug("record %d", number)
+    return {"content": []}
+
+
+async def _thread_logs(call: Any) -> Any:
+    await asyncio.to_thread(_plain_logs, call)
+    return {"content": []}
+
+
+def _count_in_asyncio(app: sansmcp.App, version: str, **settings: Any) -> int:
+    async def main() -> int:
+        async with sansmcp_asyncio.serve(app, http=("127.0.0.1", 0), **settings) as server:
+            return await asyncio.to_thread(_count, server.url, version)
+
+    return asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def _count_in_trio(app: sansmcp.App, version: str, **settings: Any) -> int:
+    async def main() -> int:
+        async with trio.open_nursery() as nursery:
+            serve = partial(sansmcp_trio.serve, app, http=("127.0.0.1", 0), **settings)
+            server = await nursery.start(serve)
+            count = await trio.to_thread.run_sync(_count, server.url, version)
+            nursery.cancel_scope.cancel()
+        return count
+
+    return trio.run(main)
+
+
+def _count_in_threads(app: sansmcp.App, version: str, **settings: Any) -> int:
+    with sansmcp_blocking.serve(app, http=("127.0.0.1", 0), **settings) as server:
+        return _count(server.url, version)
+
+
+def _count(url: str, version: str) -> int:
+    """Make one call at the level debug, and return the number of messages."""
+    with sansmcp_blocking.connect(url, versions=(version,)) as client:
+        client.events(timeout=0)  # keeps the events from now on
+        if version in HANDSHAKE_VERSIONS:
+            client.call("logging/setLevel", {"level": "debug"})
+        client.call_tool("x", meta=meta_for(version, "debug"))
+        return len(texts(list(client.events(timeout=0))))
+
+
+@pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
+@pytest.mark.parametrize(
+    ("count", "handler"),
+    [
+        (_count_in_asyncio, _async_logs),
+        (_count_in_asyncio, _plain_logs),
+        (_count_in_asyncio, _thread_logs),
+        (_count_in_trio, _plain_logs),
+        (_count_in_threads, _plain_logs),
+    ],
+)
+def test_what_is_logged_while_a_record_is_sent_is_not_sent(
+    app: sansmcp.App, version: str, count: Any, handler: Any
+) -> None:
+    """A server that logs what it sends would send that, too, and so on.
+
+    The loop logs while a plain handler waits until it has sent a record, so no lock may be held.
+    """
+    app.handler("tools/call")(handler)
+    traced: list[str] = []
+
+    def log(line: str) -> None:
+        traced.append(line)
+        if len(traced) < 3000:  # so that it ends
+            LOGGER.debug("traced %s", line)
+
+    assert count(app, version, trace=Tracer("server", log)) == 20
+    assert len(traced) < 3000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import sys
 import threading
 from collections.abc import Callable, Generator
@@ -41,12 +42,26 @@ class Protected:
     """The path of each request, in order."""
     headers: list[dict[str, str]] = attrs.field(factory=list[Any])
     """The headers of each request to the authorization server, names in lower case."""
+    scopes: str = ""
+    """The scopes of the last login."""
     forms: list[dict[str, str]] = attrs.field(factory=list[Any])
     """The form of each token request."""
-    is_open: bool = False
-    """True if everybody may connect, and tools need a token."""
+    open_to: str = ""
+    """``connecting``: all may connect, and tools need a token; ``listing``: all may list them."""
+    refusal: int = 401
+    """The status of a request without a token."""
+    challenge: str | None = "Bearer"
+    """The challenge in that response; None for none."""
+    has_metadata: bool = True
+    """True if the server says where to log in."""
+    needed_scopes: str = ""
+    """Scopes that tools need; tokens have those that were requested."""
+    metadata: dict[str, Any] = attrs.field(factory=dict[str, Any])
+    """Further or other members of the metadata of the authorization server; None leaves one out."""
     error: str = ""
     """The error that a person is sent back with; empty to log in."""
+    issuer: str = ""
+    """The authorization server that the server names; empty for its own."""
     attacks: dict[str, Attack] = attrs.field(factory=dict[str, Any])
     """By path: what answers instead."""
 
@@ -73,8 +88,9 @@ class _Handler(BaseHTTPRequestHandler):
         base = protected.base
         if path in protected.attacks:
             protected.attacks[path](self)
-        elif path == "/.well-known/oauth-protected-resource/mcp":
-            self._send({"resource": protected.url, "authorization_servers": [base]})
+        elif path == "/.well-known/oauth-protected-resource/mcp" and protected.has_metadata:
+            issuer = protected.issuer or base
+            self._send({"resource": protected.url, "authorization_servers": [issuer]})
         elif path == "/.well-known/oauth-authorization-server":
             document: dict[str, Any] = {
                 "issuer": base,
@@ -86,10 +102,12 @@ class _Handler(BaseHTTPRequestHandler):
             }
             if protected.registers:
                 document["registration_endpoint"] = f"{base}/register"
-            self._send(document)
+            document.update(protected.metadata)
+            self._send({name: each for name, each in document.items() if each is not None})
         elif path == "/authorize":
             query = parse_qs(urlsplit(self.path).query)
             result = {"error": protected.error} if protected.error else {"code": "c"}
+            protected.scopes = query.get("scope", [""])[0]
             answer = urlencode({**result, "state": query["state"][0]})
             self._send({}, 302, location=f"{query['redirect_uri'][0]}?{answer}")
         else:
@@ -119,12 +137,23 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(document)
         elif self._is_allowed(body):
             self._answer(json.loads(body))
+        elif self._has_token():
+            needed = f'Bearer error="insufficient_scope", scope="{protected.needed_scopes}"'
+            self._send({}, 403, www_authenticate=needed)
+        elif protected.challenge is None:
+            self._send({}, protected.refusal)
         else:
-            self._send({}, 401, www_authenticate="Bearer")
+            self._send({}, protected.refusal, www_authenticate=protected.challenge)
 
     def _is_allowed(self, body: bytes) -> bool:
-        if self.protected.is_open and b"tools/" not in body:
+        protected, is_call = self.protected, b"tools/call" in body
+        free = {"connecting": b"tools/" not in body, "listing": not is_call}
+        if free.get(protected.open_to, False):
             return True
+        lacks_scope = is_call and protected.needed_scopes not in protected.scopes
+        return self._has_token() and not lacks_scope
+
+    def _has_token(self) -> bool:
         return self.headers.get("authorization", "")[7:] in self.protected.tokens
 
     def _answer(self, message: Any) -> None:
@@ -162,11 +191,16 @@ class _HTTPServer(ThreadingHTTPServer):
 
 
 @contextmanager
-def protected_server() -> Generator[Protected, None, None]:
-    """Run a server in threads."""
+def protected_server(
+    host: str = "127.0.0.1", context: ssl.SSLContext | None = None
+) -> Generator[Protected, None, None]:
+    """Run a server in threads, under TLS with a context; ``host`` is its name in URLs."""
     handler = type("Handler", (_Handler,), {})
     server = _HTTPServer(("127.0.0.1", 0), handler)
-    protected = Protected(f"http://127.0.0.1:{server.server_port}")
+    if context is not None:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+    scheme = "http" if context is None else "https"
+    protected = Protected(f"{scheme}://{host}:{server.server_port}")
     handler.protected = protected  # type: ignore[attr-defined]
     thread = threading.Thread(target=server.serve_forever, args=(0.05,))
     thread.start()

@@ -2,20 +2,33 @@
 
 from __future__ import annotations
 
+import asyncio
 import subprocess
 import sys
-from collections.abc import Generator
+import threading
+from collections.abc import Awaitable, Callable, Generator
 from pathlib import Path
+from typing import Any, TypeAlias
 
+import httpx
 import keyring
 import pytest
+import trio
 from keyring.backend import KeyringBackend
 from keyring.backends import fail
 from keyring.errors import KeyringError, KeyringLocked, PasswordDeleteError
 
+import sansmcp_asyncio
+import sansmcp_httpx
+import sansmcp_trio
+from sansmcp.auth.options import Authorization
 from sansmcp.credentials import CredentialsKey
-from sansmcp_login import FileCredentials, KeyringCredentials
+from sansmcp.errors import AuthorizationFailed
+from sansmcp_login import FileCredentials, KeyringCredentials, LoopbackLogin
 
+from .protected_server import protected_server
+
+Answer: TypeAlias = Callable[[Callable[[float], Awaitable[Any]]], Any]
 KEY = CredentialsKey("https://h/mcp", "me")
 
 
@@ -28,9 +41,16 @@ class TestKeyring(KeyringBackend):
     def __init__(self) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.secrets: dict[tuple[str, str], str] = {}
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
+        self.prompts = 0
+        self.answered = threading.Event()
+        self.answered.set()
 
     def get_password(self, service: str, username: str) -> str | None:
+        if not self.answered.is_set():
+            self.prompts += 1
+            if not self.answered.wait(60):
+                raise KeyringLocked("nobody has answered")
         self._check()
         return self.secrets.get((service, username))
 
@@ -149,3 +169,99 @@ def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     code = "import sys, sansmcp_login; print('keyring' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+async def _asyncio_client(url: str, authorization: Authorization, answer: Answer) -> Any:
+    answering = asyncio.create_task(answer(asyncio.sleep))
+    async with sansmcp_asyncio.connect(url, authorization=authorization) as client:
+        listed = await client.list_tools()
+    await answering
+    return listed
+
+
+async def _trio_client(url: str, authorization: Authorization, answer: Answer) -> Any:
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(answer, trio.sleep)
+        async with sansmcp_trio.connect(url, authorization=authorization) as client:
+            return await client.list_tools()
+
+
+async def _httpx_client(url: str, authorization: Authorization, answer: Answer) -> Any:
+    answering = asyncio.create_task(answer(asyncio.sleep))
+    async with (
+        httpx.AsyncClient() as http,
+        sansmcp_httpx.connect(url, http, authorization=authorization) as client,
+    ):
+        listed = await client.list_tools()
+    await answering
+    return listed
+
+
+def _on_asyncio(url: str, authorization: Authorization, answer: Answer) -> Any:
+    return asyncio.run(_asyncio_client(url, authorization, answer))
+
+
+def _on_trio(url: str, authorization: Authorization, answer: Answer) -> Any:
+    return trio.run(_trio_client, url, authorization, answer)
+
+
+def _on_httpx(url: str, authorization: Authorization, answer: Answer) -> Any:
+    return asyncio.run(_httpx_client(url, authorization, answer))
+
+
+RUNS = {"asyncio": _on_asyncio, "trio": _on_trio, "httpx": _on_httpx}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_keyring_that_asks_for_its_password_blocks_no_loop(
+    name: str, system: TestKeyring, tmp_path: Path
+) -> None:
+    """Its answer comes from another task of the loop, which a call in the loop would hold up."""
+    system.answered.clear()
+
+    async def answer(sleep: Callable[[float], Awaitable[Any]]) -> None:
+        while not system.prompts:
+            await sleep(0.01)
+        system.answered.set()
+
+    credentials = KeyringCredentials(tmp_path)
+    with protected_server() as server, LoopbackLogin(open_browser=server.browse) as login:
+        authorization = Authorization(login=login, credentials=credentials)
+        for logins in (1, 1):
+            assert RUNS[name](server.url, authorization, answer) == {"tools": []}
+            assert server.seen.count("/authorize") == logins
+    assert len(system.secrets) == 1
+    (key,) = credentials.stored_keys()
+    assert credentials.try_lock(key)  # the lock was released last
+
+
+@pytest.mark.parametrize("error", [KeyringError("no bus"), SystemExit(1)])
+def test_a_keyring_that_fails_in_its_thread_ends_the_login(
+    system: TestKeyring, tmp_path: Path, error: BaseException
+) -> None:
+    system.error = error
+
+    async def answer(sleep: Callable[[float], Awaitable[Any]]) -> None:
+        await sleep(0)
+
+    with protected_server() as server:
+        authorization = Authorization(login=str, credentials=KeyringCredentials(tmp_path))
+        with pytest.raises(AuthorizationFailed, match="cannot be read"):
+            asyncio.run(_asyncio_client(server.url, authorization, answer))
+
+
+def test_a_client_closes_while_the_keyring_asks(system: TestKeyring, tmp_path: Path) -> None:
+    system.answered.clear()
+
+    async def close() -> None:
+        authorization = Authorization(login=str, credentials=KeyringCredentials(tmp_path))
+        connecting = sansmcp_asyncio.connect("http://127.0.0.1:9/", authorization=authorization)
+        opening = asyncio.ensure_future(connecting.__aenter__())
+        while not system.prompts:
+            await asyncio.sleep(0.01)
+        opening.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await opening
+
+    asyncio.run(close())
+    system.answered.set()

@@ -63,6 +63,115 @@ def test_the_listener_waits_for_the_right_answer() -> None:
     assert answers[1].startswith(b"HTTP/1.1 400")
 
 
+def test_connections_that_say_nothing_delay_no_login() -> None:
+    """Browsers open some that they never use, and other programs can open any number."""
+    answers: list[bytes] = []
+    silent: list[socket.socket] = []
+
+    def browse(url: str) -> bool:
+        parts = urlsplit(login.redirect_uri)
+        for _ in range(8):
+            silent.append(socket.create_connection((parts.hostname, parts.port or 0), timeout=10))
+            silent[-1].sendall(b"GET /call")
+        visit = threading.Thread(
+            target=lambda: answers.append(get(login.redirect_uri, "code=x&state=abc"))
+        )
+        visit.start()
+        threads.append(visit)
+        return True
+
+    threads: list[threading.Thread] = []
+    with LoopbackLogin(open_browser=browse, timeout=20) as login:
+        assert login(URL) == f"{login.redirect_uri}?code=x&state=abc"
+    for thread in threads:
+        thread.join()
+    for each in silent:
+        with each:
+            assert each.recv(1) == b""
+    assert answers[0].startswith(b"HTTP/1.1 200")
+
+
+def test_a_new_connection_ends_the_oldest_of_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sansmcp_login._loopback._MAX_CONNECTIONS", 2)
+    ends: list[bytes] = []
+
+    def browse(url: str) -> bool:
+        def visit() -> None:
+            parts = urlsplit(login.redirect_uri)
+            address = (parts.hostname, parts.port or 0)
+            held = [socket.create_connection(address, timeout=30) for _ in range(3)]
+            ends.append(held[0].recv(1))
+            get(login.redirect_uri, "code=x&state=abc")
+            for each in held:
+                each.close()
+
+        threading.Thread(target=visit).start()
+        return True
+
+    with LoopbackLogin(open_browser=browse) as login:
+        assert login(URL) == f"{login.redirect_uri}?code=x&state=abc"
+    assert ends == [b""]
+
+
+def test_a_connection_is_closed_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sansmcp_login._loopback._PATIENCE", 0.0)
+    ends: list[bytes] = []
+
+    def browse(url: str) -> bool:
+        def visit() -> None:
+            parts = urlsplit(login.redirect_uri)
+            with socket.create_connection((parts.hostname, parts.port or 0), timeout=30) as idle:
+                ends.append(idle.recv(1))
+            monkeypatch.undo()
+            get(login.redirect_uri, "code=x&state=abc")
+
+        threading.Thread(target=visit).start()
+        return True
+
+    with LoopbackLogin(open_browser=browse) as login:
+        assert login(URL) == f"{login.redirect_uri}?code=x&state=abc"
+    assert ends == [b""]
+
+
+def test_a_request_in_pieces_with_the_cookies_of_other_programs() -> None:
+    def browse(url: str) -> bool:
+        def visit() -> None:
+            parts = urlsplit(login.redirect_uri)
+            cookies = "x" * 40_000
+            head = (
+                f"GET {parts.path}?code={'c' * 2000}&state=abc HTTP/1.1\r\nHost: {parts.netloc}\r\n"
+                f"Cookie: {cookies}\r\n\r\n"
+            ).encode()
+            with socket.create_connection((parts.hostname, parts.port or 0), timeout=30) as browser:
+                for place in range(0, len(head), 1500):
+                    browser.sendall(head[place : place + 1500])
+                answers.append(browser.recv(100))
+
+        threading.Thread(target=visit).start()
+        return True
+
+    answers: list[bytes] = []
+    with LoopbackLogin(open_browser=browse) as login:
+        assert login(URL) == f"{login.redirect_uri}?code={'c' * 2000}&state=abc"
+
+
+@pytest.mark.parametrize("junk", [b"G" * 9000, b"GET / HTTP/1.1\r\n" + b"x" * 70_000])
+def test_what_is_too_long_is_refused_and_the_login_goes_on(junk: bytes) -> None:
+    answers: list[bytes] = []
+
+    def browse(url: str) -> bool:
+        def visit() -> None:
+            answers.append(ask(login.redirect_uri, junk))
+            get(login.redirect_uri, "code=x&state=abc")
+
+        threading.Thread(target=visit).start()
+        return True
+
+    with LoopbackLogin(open_browser=browse) as login:
+        assert login(URL) == f"{login.redirect_uri}?code=x&state=abc"
+    assert answers[0].startswith(b"HTTP/1.1 400")
+
+
 def test_nobody_comes(capsys: pytest.CaptureFixture[str]) -> None:
     with (
         LoopbackLogin(open_browser=lambda url: False, timeout=0.01) as login,

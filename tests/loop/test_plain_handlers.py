@@ -14,6 +14,7 @@ import pytest
 import sansmcp
 import sansmcp_asyncio
 from sansmcp import CallError, JsonRpcError
+from sansmcp.events import ServerNotified
 from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp_threads import ThreadCall
 
@@ -277,6 +278,85 @@ def test_what_runs_where(serve: Serve) -> None:
 
     asyncio.run(main(serve(app).url))
     assert homes["inline"] == homes["async"] == homes["object"] != homes["plain"]
+
+
+@in_loops
+def test_the_call_of_a_plain_handler_is_used_in_the_loop(serve: Serve) -> None:
+    """What need not wait is done at once, and the rest raises: else the loop waits for itself."""
+    app = sansmcp.App("threads", "1")
+    calls: list[ThreadCall] = []
+    refused: dict[str, str] = {}
+
+    @app.handler("tools/call", restartable=True)
+    def ask(call: ThreadCall) -> Any:
+        calls.append(call)
+        return call.ask("elicitation/create", {"message": "", "requestedSchema": {}})
+
+    @app.handler("resources/list")
+    async def use(call: Any) -> Any:
+        kept = calls[0]
+        kept.progress(1)
+        kept.notify("com.example/told")
+        kept.log("info", "told")
+        kept.disconnect()
+        waiting: dict[str, Callable[[], Any]] = {
+            "ask": lambda: kept.ask("ping"),
+            "become_task": kept.become_task,
+            "save_progress": lambda: kept.save_progress(1),
+        }
+        for name, act in waiting.items():
+            try:
+                act()
+            except sansmcp.LocalProtocolError as error:
+                refused[name] = str(error)
+        return {"resources": []}
+
+    @app.handler("tools/list")
+    async def use_later(call: Any) -> Any:
+        calls[0].peer.notify("com.example/late")
+        return {"tools": []}
+
+    async def hear(client: sansmcp_asyncio.Client, told: list[str]) -> None:
+        async for event in client.events():
+            if isinstance(event, ServerNotified):
+                told.append(event.notification.method)
+            if "com.example/late" in told:
+                return
+
+    async def main(url: str) -> tuple[Any, list[str]]:
+        told: list[str] = []
+
+        async def answer(request: Any) -> Any:
+            await client.list_resources()
+            return {"action": "accept", "content": {"said": "yes"}}
+
+        async with sansmcp_asyncio.connect(
+            url,
+            request_handlers={"elicitation/create": answer},
+            capabilities={"elicitation": {}},
+            versions=HANDSHAKE_VERSIONS,
+        ) as client:
+            hearing = asyncio.ensure_future(hear(client, told))
+            result = await asyncio.wait_for(
+                client.call_tool("ask", on_progress=lambda report: told.append("progress")),
+                PATIENCE,
+            )
+            await asyncio.wait_for(client.list_tools(), PATIENCE)
+            await asyncio.wait_for(hearing, PATIENCE)
+        return result, told
+
+    result, told = asyncio.run(main(serve(app).url))
+    assert result["content"] == {"said": "yes"}
+    assert sorted(told) == [
+        "com.example/late",
+        "com.example/told",
+        "notifications/message",
+        "progress",
+    ]
+    assert refused.keys() == {"ask", "become_task", "save_progress"}
+    for name, message in refused.items():
+        assert f"call.{name}()" in message
+        assert f"asyncio.to_thread(call.{name}" in message
 
 
 @in_loops

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace import ReadableSpan, Span, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
@@ -18,6 +20,7 @@ import sansmcp
 import sansmcp_asyncio
 from sansmcp.revisions import HANDSHAKE_VERSIONS, REVISIONS
 from sansmcp_otel import ClientObserver, ServerObserver, trace_handlers
+from sansmcp_tools import Tools
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 
@@ -169,3 +172,125 @@ def test_context_of_http_headers_and_refusals() -> None:
         assert found is not None
         assert f"{found.trace_id:032x}" == parent.split("-")[1]
     assert sum(telemetry.metric("sansmcp.server.refusals").values()) == 1
+
+
+def _counted_names(telemetry: Telemetry, side: str) -> set[Any]:
+    """The names by which calls are counted, without versions, methods and errors."""
+    usual = {*REVISIONS, "tools/call", "prompts/get", "-32602", "-32601"}
+    counts = telemetry.metric(f"mcp.{side}.operation.duration")
+    return {name for key in counts for name in key if name not in usual}
+
+
+def _call_many(app: sansmcp.App, telemetry: Telemetry, calls: list[tuple[str, Any]]) -> None:
+    """Make calls, of which most are refused, by one observed client of an observed server."""
+    trace_handlers(app, telemetry.tracers, telemetry.meters)
+
+    async def main() -> None:
+        async with sansmcp_asyncio.serve(app, http=("127.0.0.1", 0)) as server:
+            observer = ClientObserver(telemetry.tracers, telemetry.meters)
+            async with sansmcp_asyncio.connect(server.url, observer=observer) as client:
+                for method, params in calls:
+                    with suppress(sansmcp.JsonRpcError):
+                        await client.call(method, params)
+
+    asyncio.run(asyncio.wait_for(main(), 60))
+
+
+def test_metrics_have_no_series_for_tools_that_the_application_does_not_know() -> None:
+    """A client makes up as many names as it likes, and each series is kept for ever."""
+    telemetry = Telemetry()
+    tools = Tools("traced")
+
+    @tools.tool
+    async def fine() -> str:
+        return "ok"
+
+    @tools.tool
+    async def fails() -> str:
+        raise sansmcp.JsonRpcError(-32602, "no")
+
+    names = ["fails", *(f"made-up-{number}" for number in range(150)), "fine"]
+    _call_many(tools, telemetry, [("tools/call", {"name": name}) for name in names])
+    assert _counted_names(telemetry, "server") == {"fine", "fails", "_OTHER"}
+    assert len(_counted_names(telemetry, "client")) <= 102
+    assert {"fails", "fine"} <= _counted_names(telemetry, "client")
+
+
+@pytest.mark.parametrize("method", ["tools/call", "prompts/get"])
+def test_metrics_have_few_series_where_the_application_does_not_say_what_it_knows(
+    method: str,
+) -> None:
+    telemetry = Telemetry()
+    app = sansmcp.App("traced")
+
+    @app.handler(method)
+    async def call(call: Any) -> Any:
+        if call.params["name"] != "late":
+            raise sansmcp.JsonRpcError(-32602, "no")
+        return {"content": []}
+
+    names = [*(f"made-up-{number}" for number in range(150)), "late"]
+    _call_many(app, telemetry, [(method, {"name": name}) for name in names])
+    for side in ("server", "client"):
+        found = _counted_names(telemetry, side)
+        assert len(found) == 102
+        assert {"late", "_OTHER", "made-up-0", "made-up-99"} <= found
+
+
+def test_metrics_have_few_series_for_methods_and_errors_that_peers_make_up() -> None:
+    telemetry = Telemetry()
+    app = sansmcp.App("traced")
+
+    @app.fallback
+    async def forward(call: Any) -> Any:
+        raise sansmcp.JsonRpcError(int(call.method.rpartition("/")[2]), "no")
+
+    _call_many(app, telemetry, [(f"com.example/{number}", None) for number in range(150)])
+    for side in ("server", "client"):
+        found = _counted_names(telemetry, side)
+        assert "_OTHER" in found
+        assert len(found) == 201  # methods, and codes
+
+
+def living_spans() -> int:
+    gc.collect()
+    return sum(isinstance(each, Span) for each in gc.get_objects())
+
+
+def test_nothing_is_kept_of_calls_that_have_ended() -> None:
+    """However they have ended: with a result, an error, a timeout or a cancellation."""
+    app = sansmcp.App("traced")
+
+    @app.handler("tools/call")
+    async def work(call: Any) -> Any:
+        if call.params["name"] == "hangs":
+            await asyncio.sleep(1000)
+        return await tool(call)
+
+    tracers, meters = TracerProvider(), MeterProvider()
+    trace_handlers(app, tracers, meters)
+    kinds = ("works", "fails", "hangs", "is cancelled")
+
+    async def call(client: sansmcp_asyncio.Client, kind: str) -> None:
+        name = "hangs" if kind == "is cancelled" else kind
+        timeout = 0.05 if kind == "hangs" else 60.0
+        calling = asyncio.ensure_future(client.call_tool(name, timeout=timeout))
+        if kind == "is cancelled":
+            await asyncio.sleep(0)
+            calling.cancel()
+        with suppress(sansmcp.CallError, asyncio.CancelledError):
+            await calling
+
+    async def main() -> int:
+        observers: Any = ClientObserver(tracers, meters), ServerObserver(meters)
+        async with (
+            sansmcp_asyncio.serve(app, http=("127.0.0.1", 0), observer=observers[1]) as server,
+            sansmcp_asyncio.connect(server.url, observer=observers[0]) as client,
+        ):
+            for _ in range(10):
+                await asyncio.gather(*(call(client, kinds[n % 4]) for n in range(100)))
+            await client.ping()
+            return living_spans()
+
+    before = living_spans()
+    assert asyncio.run(main()) - before < 20

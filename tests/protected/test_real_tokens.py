@@ -84,7 +84,9 @@ def test_tokens_of_people_and_programs(
     with serving(adapter, issuer, audience, VERIFIERS[audience](issuer)) as url:
         user, robot = issuer.user_token(audience), issuer.client_token(audience, "use write")
         assert call(url, user) == f"{issuer.issuer} ada: read use"
-        assert call(url, robot, "wipe") == f"{issuer.issuer} robot: use write"
+        # The introspection of this server names no subject if there is no user.
+        program = "client " if audience.endswith("/opaque") else ""
+        assert call(url, robot, "wipe") == f"{program}{issuer.issuer} robot: use write"
         with pytest.raises(sansmcp.CallError, match="the scopes use write"):
             call(url, user, "wipe")
         assert post(url, None).status_code == 401

@@ -7,8 +7,10 @@ import json
 import logging
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from typing import Any
+from urllib.parse import parse_qsl
 
 import pytest
 from joserfc import jwk
@@ -30,6 +32,7 @@ from .tokens import (
     claims,
     encoded,
     header,
+    request,
     token,
     verify,
 )
@@ -203,6 +206,22 @@ def test_old_keys_serve_while_loading_fails(
     assert isinstance(verify(verifier, token(exp=time.time() + 10_000)), Access)
 
 
+def test_refused_tokens_are_a_warning_once_a_minute(
+    issuer: FakeIssuer, clock: Callable[[float], None], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO, "sansmcp")
+    verifier = issuer.verifier()
+    expired, foreign = token(exp=int(time.time()) - 1000), token(aud="https://other.example")
+    for seconds in (0, 1, 50, 20):
+        clock(seconds)
+        assert verify(verifier, expired) == verify(verifier, foreign) == INVALID_TOKEN
+    told = [(each.levelname, each.getMessage()) for each in caplog.records]
+    warned = [text for level, text in told if level == "WARNING"]
+    assert len(told) == 8
+    assert len(warned) == 2
+    assert all("expired" in text for text in warned)
+
+
 def test_a_warning_is_not_repeated(issuer: FakeIssuer, caplog: pytest.LogCaptureFixture) -> None:
     issuer.is_down = True
     verifier = issuer.verifier()
@@ -237,6 +256,16 @@ def test_metadata_of_openid(issuer: FakeIssuer) -> None:
     issuer.documents[f"{ISSUER}/.well-known/openid-configuration"] = document
     assert isinstance(verify(issuer.verifier(), token()), Access)
     assert len(issuer.fetched) == 4
+
+
+@pytest.mark.parametrize(
+    "other", [[], {"error": "not found"}, {"issuer": "https://other", "jwks_uri": JWKS_URL}]
+)
+def test_another_document_at_the_first_place(issuer: FakeIssuer, other: Any) -> None:
+    document = issuer.documents[METADATA_URL]
+    issuer.documents[METADATA_URL] = other
+    issuer.documents[f"{ISSUER}/.well-known/openid-configuration"] = document
+    assert isinstance(verify(issuer.verifier(), token()), Access)
 
 
 def test_no_metadata(issuer: FakeIssuer) -> None:
@@ -340,6 +369,145 @@ def test_an_answer_counts_for_a_while(issuer: FakeIssuer, clock: Callable[[float
     clock(11)
     assert verify(verifier, "opaque") == INVALID_TOKEN
     assert issuer.fetched.count(INTROSPECTION_URL) == 3
+
+
+class SlowIssuer:
+    """Answers no question about a token that begins with ``slow`` before it is told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.asking = threading.Semaphore(0)
+        """Released for each question."""
+        self.answering = threading.Event()
+
+    def fetch(self, request: FetchRequest) -> FetchedResponse:
+        token = dict(parse_qsl(request.body.decode()))["token"]
+        self.asked.append(token)
+        self.asking.release()
+        if token.startswith("slow"):
+            assert self.answering.wait(30)
+        answer = {"active": "good" in token, **claims(exp=time.time() + 1000)}
+        body = json.dumps(answer).encode()
+        response = FetchedResponse()
+        head = b"HTTP/1.1 200 OK\r\ncontent-length: %d\r\n\r\n" % len(body)
+        response.receive_data(head + body)
+        return response
+
+    def verifier(self) -> IntrospectionVerifier:
+        return IntrospectionVerifier(
+            issuer=ISSUER,
+            audience=AUDIENCE,
+            client_id="server",
+            client_secret="secret",
+            introspection_url=INTROSPECTION_URL,
+            fetch=self.fetch,
+        )
+
+
+@contextmanager
+def unknown_tokens(
+    slow: SlowIssuer, verifier: IntrospectionVerifier, *tokens: str, peer: str = "10.0.0.1"
+) -> Generator[list[Access | Refusal], None, None]:
+    """Requests with tokens that are asked about, until the block ends; gives their outcomes."""
+    found: list[Access | Refusal] = []
+
+    def send(token: str) -> None:
+        found.append(verifier(request(token), ConnectionInfo(peer=(peer, 1))))
+
+    threads = [threading.Thread(target=send, args=(each,)) for each in tokens]
+    for thread in threads:
+        thread.start()
+    for _ in set(tokens):
+        assert slow.asking.acquire(timeout=30)
+    try:
+        yield found
+    finally:
+        slow.answering.set()
+        for thread in threads:
+            thread.join()
+
+
+def sent(verifier: IntrospectionVerifier, token: str, peer: str = "10.0.0.1") -> Access | Refusal:
+    """The outcome of one more request."""
+    return verifier(request(token), ConnectionInfo(peer=(peer, 1)))
+
+
+def test_known_tokens_do_not_wait_for_unknown_ones() -> None:
+    """Nor does the authorization server get any number of questions."""
+    slow = SlowIssuer()
+    verifier = slow.verifier()
+    assert isinstance(sent(verifier, "good"), Access)
+    assert sent(verifier, "bad", "10.0.0.2") == INVALID_TOKEN
+    assert slow.asking.acquire(timeout=30)
+    assert slow.asking.acquire(timeout=30)
+    with unknown_tokens(slow, verifier, *(f"slow.{number}" for number in range(16))) as found:
+        connection = ConnectionInfo(peer=("10.0.0.1", 1))
+        assert isinstance(verifier.find_known(request("good"), connection), Access)
+        assert verifier.find_known(request("bad"), connection) == INVALID_TOKEN
+        assert verifier.find_known(request("other"), connection) is None
+        assert sent(verifier, "other") == UNDECIDED
+        assert sent(verifier, "other", "10.0.0.3") == UNDECIDED
+        assert isinstance(sent(verifier, "good"), Access)
+    assert found == [INVALID_TOKEN] * 16
+    assert sent(verifier, "other") == INVALID_TOKEN
+    assert len(slow.asked) == 2 + 16 + 1
+
+
+def test_there_is_one_question_about_a_token() -> None:
+    slow = SlowIssuer()
+    verifier = slow.verifier()
+    with unknown_tokens(slow, verifier, *["slow.good"] * 8) as found:
+        pass
+    assert [type(each) for each in found] == [Access] * 8
+    assert slow.asked == ["slow.good"]
+
+
+def test_an_address_that_sends_refused_tokens_leaves_room_for_others(
+    clock: Callable[[float], None],
+) -> None:
+    slow = SlowIssuer()
+    verifier = slow.verifier()
+    assert sent(verifier, "bad") == INVALID_TOKEN
+    assert slow.asking.acquire(timeout=30)
+    with unknown_tokens(slow, verifier, *(f"slow.{number}" for number in range(4))):
+        assert sent(verifier, "other") == UNDECIDED
+        assert sent(verifier, "good", "10.0.0.2") != UNDECIDED
+        clock(10)
+        assert sent(verifier, "another") == INVALID_TOKEN
+
+
+def test_only_so_many_addresses_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sansmcp_auth._introspection._MAX_SUSPECTS", 1)
+    slow = SlowIssuer()
+    verifier = slow.verifier()
+    for number in range(3):
+        assert sent(verifier, f"bad.{number}", f"10.0.0.{number}") == INVALID_TOKEN
+        assert slow.asking.acquire(timeout=30)
+    with unknown_tokens(slow, verifier, *(f"slow.{number}" for number in range(5))):
+        assert isinstance(sent(verifier, "good"), Access)
+
+
+def test_a_question_that_fails_fails_for_all_who_wait(issuer: FakeIssuer) -> None:
+    verifier = introspecting(issuer, introspection_url=INTROSPECTION_URL)
+    issuer.documents[INTROSPECTION_URL] = object()  # a bug: no JSON
+    for _ in range(20):
+        with pytest.raises(TypeError):
+            verify(verifier, "opaque")
+    issuer.documents[INTROSPECTION_URL] = {"active": True, **claims()}
+    assert isinstance(verify(verifier, "opaque"), Access)
+
+
+def test_a_thread_that_is_interrupted_while_it_asks(issuer: FakeIssuer) -> None:
+    def interrupted(request: FetchRequest) -> FetchedResponse:
+        raise KeyboardInterrupt
+
+    verifier = introspecting(issuer, introspection_url=INTROSPECTION_URL)
+    verifier._fetch = interrupted  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    with pytest.raises(KeyboardInterrupt):
+        verify(verifier, "opaque")
+    verifier._fetch = issuer.fetch  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    issuer.documents[INTROSPECTION_URL] = {"active": True, **claims()}
+    assert isinstance(verify(verifier, "opaque"), Access)
 
 
 @requirement("AUTH-S-002", "AUTH-S-003")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import socket
 import threading
 import time
@@ -17,6 +18,9 @@ from sansmcp.events import ServerNotified
 from sansmcp_pytest import Client, Connect, Network, Serve
 from sansmcp_pytest._client import connect
 from sansmcp_pytest._network import Fault, draw_faults
+
+from ..http11.harness import post
+from ..server.modern.harness import mirrored, modern
 
 ONE = "2025-11-25"
 
@@ -271,6 +275,47 @@ def test_large_messages_wait_for_room(mcp_client: Connect, mcp_network: Network)
     client = mcp_client(large)
     text = "x" * 1_000_000
     assert client.call_tool("echo", {"text": text})["content"] == [text]
+
+
+class Deaf:
+    """A client that has sent a request and reads nothing."""
+
+    def read(self, data: bytes) -> None:
+        raise AssertionError("it does not read")
+
+    def read_end(self) -> None:
+        """The server has closed its end."""
+
+    def lose(self, reason: str) -> None:
+        """The connection is lost."""
+
+    def wake(self) -> None:
+        """There is room to send more."""
+
+
+def test_a_server_waits_for_a_client_that_stops_reading(
+    mcp_server: Serve, mcp_network: Network
+) -> None:
+    talkative = sansmcp.App("talkative", "1.0")
+    said: list[int] = []
+
+    @talkative.handler("tools/call")
+    async def talk(call: Any) -> Any:
+        for number in range(10_000):
+            await call.notify("com.example/told", {"text": "x" * 10_000})
+            said.append(number)
+
+    server = mcp_server(talkative, limits=sansmcp.Limits(send_timeout=1e6))
+    wire = server.accept()
+    assert wire is not None
+    wire.client = Deaf()
+    wire.to_client.hold(True)
+    message = modern(1)
+    headers = "".join(f"{name}: {value}\r\n" for name, value in mirrored(message).items())
+    wire.send_to_server(post(json.dumps(message).encode(), headers.encode()))
+    mcp_network.loop.run(asyncio.sleep(100))
+    assert 0 < len(said) < 1000, "the handler waits"
+    assert wire.to_client.size < 2_000_000
 
 
 def test_latency(mcp_client: Connect, mcp_network: Network) -> None:

@@ -238,13 +238,18 @@ class Bench:
             pass
         (connected,) = self.up.events
         assert isinstance(connected, Connected)
+        self.connected = connected
         self.up.events.clear()
         self.down = Leg(down, relay_app(connected), asked_of)
-        self.relay = Relay(self.down.server, self.up.client)
-        self.relay.connected(connected, now=0.0)
+        self.relay = self.new_relay()
         self.run()
         self.take(self.down.events, Connected)
         self.up.server_events.clear()
+
+    def new_relay(self, **settings: Any) -> Relay:
+        relay = Relay(self.down.server, self.up.client, **settings)
+        relay.connected(self.connected, now=self.now)
+        return relay
 
     @property
     def client(self) -> Client:
@@ -291,7 +296,8 @@ class Bench:
             self.relay.receive_client_event(event, now=self.now)
         self.up.events.clear()
         self.up.server_events.clear()
-        self.relay.replace_upstream(self.up.client)
+        if self.up.transport == STDIO:
+            self.relay.replace_upstream(self.up.client)
         self.run()
 
     def call(self, method: str = "tools/call", params: Any = None, **settings: Any) -> int:

@@ -16,7 +16,7 @@ from sansmcp.events import (
     ServerNotified,
     ServerRequestReceived,
 )
-from sansmcp.meta_keys import LOG_LEVEL, UPDATED
+from sansmcp.meta_keys import LOG_LEVEL, SERVER_INFO, UPDATED
 
 from .bench import ENDS, HTTP, STDIO, Bench
 
@@ -53,6 +53,38 @@ def test_a_call_and_its_large_result(down: End, up: End) -> None:
     assert end.call == handle
     assert plain(end.result) == {"content": content, "com.example/more": 1}
     assert not bench.lost
+
+
+UI: dict[str, Any] = {
+    "ui": {"resourceUri": "ui://a/b", "csp": {"connectDomains": []}},
+    "com.example/a": [None],
+}
+
+
+UNKNOWN: list[tuple[str, dict[str, Any]]] = [
+    ("tools/list", {"tools": [{"name": "x", "inputSchema": {"type": "object"}, "_meta": UI}]}),
+    ("resources/list", {"resources": [{"uri": "ui://a/b", "name": "b", "_meta": UI, "x": 1}]}),
+    ("resources/read", {"contents": [{"uri": "ui://a/b", "text": "", "_meta": UI, "x": [{}]}]}),
+    ("prompts/list", {"prompts": [{"name": "x", "_meta": UI, "more": {"x": None}}]}),
+    ("tools/call", {"content": [{"type": "new", "x": 1, "_meta": UI}], "more": {"x": [1]}}),
+]
+
+
+@pytest.mark.parametrize(("method", "result"), UNKNOWN)
+@every_pair
+def test_members_that_nobody_knows_pass(
+    down: End, up: End, method: str, result: dict[str, Any]
+) -> None:
+    bench = Bench(down, up)
+    bench.call(method, {"name": "x", "uri": "ui://a/b"})
+    bench.respond(bench.arrived(), {**result, "_meta": UI})
+    end = bench.outcome()
+    assert isinstance(end, CallCompleted)
+    kept = {name: value for name, value in end.result.items() if name != "cacheScope"}
+    assert plain(kept) == result
+    meta = {name: end.result["_meta"][name] for name in UI}
+    assert meta == UI
+    assert end.result["_meta"].keys() <= {*UI, SERVER_INFO}
 
 
 @every_pair
@@ -136,8 +168,8 @@ def test_a_changed_list(down: End, up: End) -> None:
     bench.down.events.clear()
     bench.up.server.publish("notifications/tools/list_changed", now=bench.now)
     bench.run()
-    told = bench.take(bench.down.events, ServerNotified).notification
-    assert told.method == "notifications/tools/list_changed"
+    last = bench.take(bench.down.events, ServerNotified).notification
+    assert last.method == "notifications/tools/list_changed"
     assert not bench.lost
 
 
@@ -221,7 +253,7 @@ def test_a_connection_that_breaks(down: End, up: End, leg: str) -> None:
 
 @every_pair
 def test_an_upstream_server_that_is_killed_and_started_again(down: End, up: End) -> None:
-    """Its running call fails; the client notices nothing else, and hears of its changes again."""
+    """Its call fails; the client hears that lists may have changed, and of later changes."""
     bench = Bench(down, up)
     if down[0] == "2026-07-28":
         wanted = {"notifications": {"toolsListChanged": True}}
@@ -233,11 +265,16 @@ def test_an_upstream_server_that_is_killed_and_started_again(down: End, up: End)
     bench.wait(5)
     assert isinstance(bench.outcome(), CallFailed)
     answered(bench)
+    bench.wait(1)
+    told = [
+        event.notification.method for event in bench.take_all(bench.down.events, ServerNotified)
+    ]
+    assert told.count("notifications/tools/list_changed") == 1
     assert not bench.down.events
     bench.up.server.publish("notifications/tools/list_changed", now=bench.now)
     bench.run()
-    told = bench.take(bench.down.events, ServerNotified).notification
-    assert told.method == "notifications/tools/list_changed"
+    last = bench.take(bench.down.events, ServerNotified).notification
+    assert last.method == "notifications/tools/list_changed"
     assert not bench.lost
 
 

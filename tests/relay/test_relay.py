@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
-from sansmcp import InputRequest, InputRequired, JsonRpcError, LocalProtocolError
+from sansmcp import (
+    Client,
+    InputRequest,
+    InputRequired,
+    JsonRpcError,
+    Limits,
+    LocalProtocolError,
+    RequestTimeout,
+    SessionLost,
+)
+from sansmcp import relay as relay_module
 from sansmcp.events import (
     CallCancelled,
     CallCompleted,
@@ -25,7 +38,10 @@ from sansmcp.events import (
 )
 from sansmcp.input_required import HandlerInput
 from sansmcp.messages import Notification, Request
-from sansmcp.meta_keys import LOG_LEVEL, UPDATED
+from sansmcp.meta_keys import ACKNOWLEDGED, LISTEN, LOG_LEVEL, UPDATED
+from sansmcp.process import StdoutData
+from sansmcp.reclaim import CANCEL as CANCEL_BY_KEY
+from sansmcp.reclaim import EXTENSION as KEY_OF_CALL
 from sansmcp.relay import Relay, ToolFilter, relay_app
 from sansmcp.server_call import ServerCall
 from sansmcp.tasks import EXTENSION
@@ -64,16 +80,17 @@ def begun(bench: Bench, **settings: Any) -> ServerCall:
 
 
 def test_the_app_is_that_of_the_upstream_server_with_tasks_of_its_own() -> None:
-    extensions = {EXTENSION: {}, "com.example/x": {"a": 1}}
+    extensions = {EXTENSION: {}, "sansmcp/reclaim": {}, "com.example/x": {"a": 1}}
     connected = Connected(
         transport=HTTP,
         version="2026-07-28",
-        server_info={"name": "n", "version": "2"},
+        server_info={"name": "n", "version": "2", "title": "t", "com.example/x": 1},
         capabilities={"tools": {}, "extensions": extensions},
         instructions="Ask.",
     )
     app = relay_app(connected)
     assert (app.name, app.version, app.instructions) == ("n", "2", "Ask.")
+    assert app.server_info == connected.server_info
     assert app.capabilities == {"tools": {}, "extensions": {"com.example/x": {"a": 1}}}
     handler = app.handler_of("com.example/odd")
     assert handler is not None
@@ -93,6 +110,122 @@ def test_the_number_of_running_calls() -> None:
         call.respond({"content": []}, now=bench.now)
     bench.run()
     assert bench.relay.running == 0
+
+
+@pytest.mark.parametrize("down", [OLD, OLD_HTTP, NEW_HTTP], ids=str)
+@pytest.mark.parametrize("tasks", [{"tasks": {}}, {}], ids=str)
+@pytest.mark.parametrize(
+    "declared", [{}, {"sampling": {}}, {"extensions": {"com.example/x": {}}}], ids=str
+)
+def test_a_request_declares_what_its_client_can_do(
+    down: tuple[str, str], tasks: Any, declared: Any
+) -> None:
+    """The relay itself follows tasks; the rest is up to the client."""
+    bench = Bench(down, NEW_HTTP, asked_of={**declared, **tasks})
+    seen = dict(begun(bench).peer.client_capabilities)
+    extensions = seen.pop("extensions")
+    assert extensions.pop(EXTENSION) == {}
+    assert {**seen, **({"extensions": extensions} if extensions else {})} == declared
+
+
+@pytest.mark.parametrize("down", [OLD, OLD_HTTP, NEW], ids=str)
+def test_one_client_cannot_take_all_calls(
+    down: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It can have as many as are left; each that ends makes room for another one."""
+    bench = Bench(down, OLD)
+    assert bench.relay is not None
+    monkeypatch.setattr(Client, "limits", Limits(max_pending_calls=4))
+    calls = [begun(bench), begun(bench)]
+    bench.client.call("tools/call", {"name": "x"}, now=bench.now)
+    while bench.down.drive():
+        pass
+    assert bench.relay.running == 2
+    bench.run()
+    if down[1] == STDIO:
+        assert "nothing was run" in error_of(bench).message
+    assert not bench.up.server_events
+    bench.respond(calls[0], {})
+    bench.take(bench.down.events, CallCompleted)
+    if down[1] != STDIO:
+        bench.wait(2)  # the client sends it again, as Retry-After says
+    else:
+        bench.call()
+    bench.respond(bench.arrived(), {})
+    assert isinstance(bench.outcome(), CallCompleted)
+
+
+@pytest.mark.parametrize(("down", "code"), [(OLD, -32002), (OLD_HTTP, -32002), (NEW_HTTP, -32602)])
+def test_a_resource_that_does_not_exist(down: tuple[str, str], code: int) -> None:
+    """2026-07-28 has another code for it; the older clients of an older server get theirs."""
+    bench = Bench(down, OLD_HTTP)
+    bench.call("resources/read", {"uri": "a:b"})
+    bench.arrived().respond_error(-32002, "no such resource", now=bench.now)
+    bench.run()
+    assert error_of(bench).code == code
+
+
+MIRRORED: dict[str, Any] = {
+    "type": "object",
+    "properties": {"a": {"type": "string", "x-mcp-header": "A"}},
+}
+
+
+@pytest.mark.parametrize("up", [NEW_HTTP, OLD], ids=str)
+def test_headers_that_repeat_arguments_are_checked_once_a_client_has_listed_the_tools(
+    up: tuple[str, str],
+) -> None:
+    bench = Bench(NEW_HTTP, up, offered={"tools": {}})
+    schema_of = bench.down.server.app.input_schema
+    assert schema_of is not None
+    twice = {**MIRRORED["properties"], "b": MIRRORED["properties"]["a"]}
+    tools: list[Any] = [
+        {"name": "x", "inputSchema": MIRRORED},
+        {"name": "plain", "inputSchema": {"type": "object"}},
+        {"name": "malformed", "inputSchema": {**MIRRORED, "properties": twice}},
+        {"name": "none"},
+        1,
+    ]
+    for listed, schema in ((tools, MIRRORED), ([{**tools[1], "name": "x"}], None)):
+        bench.call("tools/list", {})
+        bench.respond(bench.arrived(), {"tools": listed})
+        bench.take_all(bench.down.events, CallCompleted)
+        assert schema_of("x") == schema
+        assert schema_of("plain") is schema_of("malformed") is schema_of("none") is None
+
+
+def test_few_schemas_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(relay_module, "_MAX_SCHEMAS", 2)
+    bench = Bench(NEW_HTTP, NEW_HTTP, offered={"tools": {}})
+    bench.call("tools/list", {})
+    bench.respond(
+        bench.arrived(), {"tools": [{"name": each, "inputSchema": MIRRORED} for each in "abc"]}
+    )
+    schema_of = bench.down.server.app.input_schema
+    assert schema_of is not None
+    assert [schema_of(each) is not None for each in "abc"] == [False, True, True]
+
+
+# Keys of calls
+
+
+@pytest.mark.parametrize("down", [OLD, OLD_HTTP, NEW, NEW_HTTP], ids=str)
+@pytest.mark.parametrize("up", [OLD, NEW_HTTP], ids=str)
+def test_keys_of_clients_go_no_further(down: tuple[str, str], up: tuple[str, str]) -> None:
+    bench = Bench(down, up)
+    key = {"_meta": {KEY_OF_CALL: "..a-secret-of-a-client", "com.example/x": 1}}
+    bench.call(params={"name": "x", **key})
+    call = bench.arrived()
+    about = (call.request.params or {})["_meta"]
+    assert KEY_OF_CALL not in about
+    assert about["com.example/x"] == 1
+    bench.respond(call, {})
+    bench.take_all(bench.down.events, CallCompleted)
+    bench.call(KEY_OF_CALL, {"received": 0})
+    assert error_of(bench).code == -32601
+    bench.client.notify(CANCEL_BY_KEY, key, now=bench.now)
+    bench.run()
+    assert not bench.up.server_events
 
 
 # Progress
@@ -292,6 +425,87 @@ def test_a_question_of_no_call() -> None:
     assert not call.is_running
 
 
+@pytest.mark.parametrize("is_cancelled", [False, True])
+def test_a_question_ends_with_the_call_by_which_it_reached_the_client(is_cancelled: bool) -> None:
+    """On stdio a question names no call: another call of the client may wait for the answer."""
+    bench = Bench(OLD_HTTP, OLD)
+    calls = [begun(bench), begun(bench)]
+    ask(bench, calls[1])
+    question(bench)
+    bench.up.server_events.clear()
+    if is_cancelled:
+        bench.client.cancel(1, now=bench.now)
+    else:
+        bench.respond(calls[0], {})
+    bench.run()
+    told = bench.take(bench.up.server_events, ClientResponseReceived)
+    assert told.call is calls[1]
+
+
+def refused(bench: Bench) -> bool:
+    """Return True if a question has reached no client, and the upstream server knows it."""
+    told = bench.take_all(bench.up.server_events, ClientResponseReceived)
+    asked = bench.take_all(bench.down.events, ServerRequestReceived)
+    lost, bench.lost = bench.lost, []
+    is_refused = len(told) == len(lost) == 1
+    assert is_refused != (len(asked) == 1)
+    return is_refused
+
+
+def test_a_question_that_names_no_call_reaches_none_of_several_clients() -> None:
+    """Over HTTP at 2026-07-28 nothing says that two calls are of one client."""
+    bench = Bench(NEW_HTTP, OLD)
+    calls = [begun(bench), begun(bench)]
+    ask(bench, calls[0])
+    assert refused(bench)
+    bench.respond(calls[0], {})
+    ask(bench, calls[1])
+    assert not refused(bench)
+
+
+@pytest.mark.parametrize("why", ["cancelled", "no input", "timeout", "no longer open"])
+def test_a_question_never_reaches_another_client_than_the_one_that_left(why: str) -> None:
+    bench = Bench(NEW_HTTP, OLD)
+    relay = bench.relay
+    assert relay is not None
+    leaving = begun(bench)
+    if why == "no input":
+        ask(bench, leaving)
+        bench.take(bench.down.events, ServerRequestReceived)
+        bench.wait(601)
+    elif why == "timeout":
+        event = CallFailed(1, RequestTimeout("late", seconds=1, method="tools/call", request_id=1))
+        relay.receive_client_event(event, now=bench.now)
+    elif why == "no longer open":
+        for _ in range(3):
+            bench.client.cancel(bench.call(), now=bench.now)
+            bench.run()
+            bench.up.server_events.clear()
+    bench.client.cancel(1, now=bench.now)
+    bench.run()
+    bench.up.server_events.clear()
+    bench.lost.clear()
+    staying = begun(bench)
+    ask(bench, staying)
+    assert refused(bench)
+    bench.respond(staying, {})
+    bench.wait(bench.down.server.limits.input_timeout)
+    ask(bench, begun(bench))
+    assert not refused(bench)
+
+
+@pytest.mark.parametrize("down", [OLD, OLD_HTTP, NEW], ids=str)
+def test_the_only_client_can_be_asked_after_it_has_cancelled_a_call(down: tuple[str, str]) -> None:
+    bench = Bench(down, OLD)
+    cancelled = bench.call()
+    bench.arrived()
+    bench.client.cancel(cancelled, now=bench.now)
+    bench.run()
+    bench.up.server_events.clear()
+    ask(bench, begun(bench))
+    assert not refused(bench)
+
+
 @pytest.mark.parametrize("is_timeout", [False, True])
 def test_a_client_that_refuses_or_is_silent(is_timeout: bool) -> None:
     bench = Bench(OLD_HTTP, OLD_HTTP)
@@ -360,6 +574,13 @@ def test_nothing_can_be_asked_of_an_upstream_that_is_closed() -> None:
     bench.client.notify("com.example/told", now=bench.now)
     bench.run()
     assert "com.example/told" in bench.lost[0]
+
+
+def test_no_resource_of_an_upstream_that_is_closed_can_be_subscribed_to() -> None:
+    bench = Bench(OLD, NEW_HTTP)
+    bench.up.client.close(now=bench.now)
+    bench.call("resources/subscribe", {"uri": "a:b"})
+    assert "cannot be asked" in error_of(bench).message
 
 
 def test_an_upstream_that_ends_ends_its_calls() -> None:
@@ -501,8 +722,11 @@ def test_subscriptions_of_an_old_client_at_a_new_server() -> None:
 
 
 def uris_of(bench: Bench, method: str) -> list[str]:
-    """Return the resources that calls at the upstream server name."""
+    """Respond to the calls at the upstream server, and return the resources that they name."""
     calls = [e.call for e in bench.take_all(bench.up.server_events, CallReceived)]
+    for each in calls:
+        each.respond({}, now=bench.now)
+    bench.run()
     return [str((c.request.params or {}).get("uri")) for c in calls if c.request.method == method]
 
 
@@ -523,6 +747,118 @@ def test_a_new_client_that_listens_to_several_resources_has_one_listener_at_a_ne
     bench.client.cancel(listener, now=bench.now)
     bench.run()
     assert not bench.up.server.listened_resources
+
+
+def test_a_listener_for_several_resources_lives_until_its_last_client_has_gone() -> None:
+    bench = Bench(NEW_HTTP, NEW_HTTP)
+    both, one = (bench.call(LISTEN, listen_to(uris)) for uris in (["a:b", "a:c"], ["a:b"]))
+
+    def told() -> int:
+        bench.down.events.clear()
+        bench.up.server.publish(UPDATED, {"uri": "a:b"}, now=bench.now)
+        bench.run()
+        return len(bench.take_all(bench.down.events, ServerNotified))
+
+    assert told() == 2
+    bench.client.cancel(both, now=bench.now)
+    bench.run()
+    assert told() == 1
+    bench.client.cancel(one, now=bench.now)
+    bench.run()
+    assert not bench.up.server.listened_resources
+
+
+@pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18", "2025-11-25"])
+def test_the_id_of_an_upstream_subscription_stays_upstream(version: str) -> None:
+    bench = Bench((version, STDIO), NEW_HTTP)
+    bench.call("resources/subscribe", {"uri": "a:b"})
+    assert isinstance(bench.outcome(), CallCompleted)
+    bench.up.server.publish(UPDATED, {"uri": "a:b"}, now=bench.now)
+    bench.run()
+    told = bench.take(bench.down.events, ServerNotified)
+    assert told.notification == Notification(UPDATED, {"uri": "a:b"})
+
+
+def subscribed(bench: Bench) -> set[str]:
+    """The resources of whose changes the client is told."""
+    (session,) = bench.down.server.sessions or (None,)
+    return set(bench.down.server.listened_resources if session is None else session.subscriptions)
+
+
+@pytest.mark.parametrize("happens", ["agrees", "refuses", "is silent", "is gone"])
+def test_a_subscription_is_acknowledged_when_the_server_has_agreed(happens: str) -> None:
+    bench = Bench(NEW_HTTP, OLD)
+    listener = bench.call(LISTEN, listen_to(["a:b", "a:c"]))
+    one, two = (e.call for e in bench.take_all(bench.up.server_events, CallReceived))
+    bench.respond(one, {})
+    assert not subscribed(bench)
+    if happens == "agrees":
+        bench.respond(two, {})
+    elif happens == "refuses":
+        two.respond_error(-32602, "no", now=bench.now)
+        bench.run()
+    elif happens == "is silent":
+        bench.wait(5)
+    else:
+        bench.client.cancel(listener, now=bench.now)
+        bench.respond(two, {})
+        assert sorted(uris_of(bench, "resources/unsubscribe")) == ["a:b", "a:c"]
+    expected = {"refuses": {"a:b"}, "is gone": set[str]()}
+    assert subscribed(bench) == expected.get(happens, {"a:b", "a:c"})
+
+
+def always_77(*arguments: Any, **settings: Any) -> int:
+    return 77
+
+
+@pytest.mark.parametrize("down", [OLD_HTTP, NEW_HTTP], ids=str)
+@pytest.mark.parametrize("agreed", [["a:b"], [], None, [1]], ids=str)
+def test_a_new_server_agrees_to_some_resources_only(down: tuple[str, str], agreed: Any) -> None:
+    bench = Bench(down, NEW_HTTP)
+    assert bench.relay is not None
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bench.up.client, "call", always_77)
+        if down is NEW_HTTP:
+            bench.call(LISTEN, listen_to(["a:b", "a:c"]))
+        else:
+            bench.call("resources/subscribe", {"uri": "a:b"})
+        told = Notification(ACKNOWLEDGED, {"notifications": {"resourceSubscriptions": agreed}})
+        bench.relay.receive_client_event(ServerNotified(77, told), now=bench.now)
+        bench.run()
+    assert subscribed(bench) == ({"a:b"} if agreed == ["a:b"] else set())
+    if down is OLD_HTTP and agreed != ["a:b"]:
+        assert "does not tell of changes" in error_of(bench).message
+
+
+@pytest.mark.parametrize("up", [OLD, NEW_HTTP], ids=str)
+def test_what_may_have_changed_while_nothing_was_subscribed_is_told(up: tuple[str, str]) -> None:
+    """Once for each resource and list, when the server has agreed again."""
+    bench = Bench(OLD, up)
+    bench.call("resources/subscribe", {"uri": "a:b"})
+    for event in bench.take_all(bench.up.server_events, CallReceived):
+        bench.respond(event.call, {})
+    bench.outcome()
+    bench.restart_upstream()
+    bench.wait(10)
+    for event in bench.take_all(bench.up.server_events, CallReceived):
+        bench.respond(event.call, {})
+    bench.run()
+    told = [each.notification for each in bench.take_all(bench.down.events, ServerNotified)]
+    assert told.count(Notification(UPDATED, {"uri": "a:b"})) == 1
+    assert len([each for each in told if each.method != UPDATED]) == 3
+
+
+def test_a_refusal_of_a_subscription_that_worked_before_is_no_change() -> None:
+    bench = Bench(OLD_HTTP, OLD)
+    bench.call("resources/subscribe", {"uri": "a:b"})
+    bench.respond(bench.arrived(), {})
+    bench.restart_upstream()
+    bench.wait(10)
+    again = bench.arrived()
+    again.respond_error(-32602, "no", now=bench.now)
+    bench.run()
+    told = [each.notification for each in bench.take_all(bench.down.events, ServerNotified)]
+    assert UPDATED not in [each.method for each in told]
 
 
 def test_the_listeners_of_a_relay_of_one_session_are_not_those_of_other_clients() -> None:
@@ -548,6 +884,38 @@ def test_a_listener_that_the_server_ends_is_replaced() -> None:
     bench.wait(6)
     bench.up.server.publish("notifications/tools/list_changed", now=bench.now)
     bench.run()
+
+
+def test_a_listener_that_gets_nothing_is_not_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The server offers changes and honours none, for this user perhaps."""
+    bench = Bench(NEW_HTTP, NEW_HTTP)
+    relay, upstream = bench.relay, bench.up.client
+    assert relay is not None
+    made: list[Any] = []
+    call = upstream.call
+
+    def counted(method: str, params: Any = None, **settings: Any) -> int:
+        made.append(params["notifications"])
+        return call(method, params, **settings)
+
+    monkeypatch.setattr(upstream, "call", counted)
+    bench.up.server.app.capabilities = {"tools": {}, "resources": {}}
+    relay.receive_client_event(CallCompleted(1, {}), now=bench.now)
+    bench.wait(6)
+    assert len(made) == 1
+    bench.call(LISTEN, listen_to(["a:b"]))
+    assert isinstance(bench.outcome(), CallCompleted)
+    assert made[1:] == [listen_to(["a:b"])["notifications"]]
+    relay.receive_server_event(ListenersChanged(), now=bench.now)
+    bench.wait(60)
+    assert len(made) == 2
+
+    bench.up.server.app.capabilities = OFFERED
+    relay.connected(bench.connected, now=bench.now)  # another session may get some
+    bench.run()
+    bench.up.server.publish("notifications/prompts/list_changed", now=bench.now)
+    bench.run()
+    assert "notifications/prompts/list_changed" in [e.notification.method for e in bench.told]
 
 
 def test_subscriptions_that_have_to_wait_for_running_calls(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -600,8 +968,12 @@ def test_a_new_session_of_the_upstream_listens_again() -> None:
     bench.run()
     bench.up.server.publish("notifications/prompts/list_changed", now=bench.now)
     bench.run()
-    told = [each for each in bench.down.events if isinstance(each, ServerNotified)]
-    assert len(told) == 2  # the first listener has not ended at the server
+    told = [
+        each.notification.method for each in bench.down.events if isinstance(each, ServerNotified)
+    ]
+    # Two listeners, since the first has not ended at the server; and what may have been missed.
+    assert told.count("notifications/prompts/list_changed") == 3
+    assert told.count("notifications/tools/list_changed") == 1
 
 
 # Results
@@ -609,8 +981,8 @@ def test_a_new_session_of_the_upstream_listens_again() -> None:
 
 def test_a_result_that_a_revision_does_not_have() -> None:
     bench = Bench(NEW, OLD)
-    call = begun(bench)
-    bench.respond(call, [1])
+    begun(bench)
+    upstream_result(bench, [1])
     assert "cannot be sent" in error_of(bench).message
 
 
@@ -675,6 +1047,37 @@ def test_a_request_for_input_is_handed_on_and_nothing_is_kept(state: Any) -> Non
     end = bench.outcome()
     assert isinstance(end, CallCompleted)
     assert end.result["a"] == 1
+
+
+@pytest.mark.parametrize("up", [OLD_HTTP, NEW_HTTP], ids=str)
+@pytest.mark.parametrize("is_other", [True, False])
+def test_input_for_one_upstream_server_never_goes_to_another(
+    up: tuple[str, str], is_other: bool
+) -> None:
+    bench = Bench(NEW_HTTP, up)
+    two, one = bench.new_relay(name="two"), bench.new_relay(name="one")
+    for relay in (two, one):
+        bench.take_all(bench.down.events, ServerRequestReceived)
+        bench.relay = relay
+        bench.respond(begun(bench), InputRequired({"who": InputRequest(ASK, FORM)}, "s"))
+    bench.relay = two if is_other else one
+    accepted: dict[str, Any] = {"action": "accept", "content": {}}
+    bench.client.respond(question(bench).id, accepted, now=bench.now)
+    bench.run()
+    if is_other:
+        assert error_of(bench).message.startswith("This input is for a call that has ended")
+        assert not [e for e in bench.up.server_events if isinstance(e, CallReceived)]
+    else:
+        assert bench.arrived().handler_input.input_responses["who"] == accepted
+
+
+@pytest.mark.parametrize("up", [OLD_HTTP, NEW_HTTP], ids=str)
+def test_responses_that_come_before_they_are_asked_for(up: tuple[str, str]) -> None:
+    bench = Bench(NEW_HTTP, up)
+    early = {"who": {"action": "decline"}}
+    bench.call("tools/call", {"name": "x", "inputResponses": early})
+    responses = dict(bench.arrived().handler_input.input_responses)
+    assert responses == (early if up is NEW_HTTP else {})
 
 
 @pytest.mark.parametrize("requests", [{"who": 1}, {"who": {"method": ASK, "params": 1}}, {"a": {}}])
@@ -754,6 +1157,50 @@ def test_tools_that_are_left_out() -> None:
     assert isinstance(bench.outcome(), CallCompleted)
 
 
+PARTS = st.lists(st.sampled_from("ab*"), max_size=8).map("".join)
+
+
+@example("*a*b*", "ba")
+@given(PARTS, st.text("ab", max_size=12))
+def test_patterns_match_as_regular_expressions_do(pattern: str, name: str) -> None:
+    expression = ".*".join(map(re.escape, pattern.split("*")))
+    assert ToolFilter(allow=(pattern,)).allows(name) == bool(re.fullmatch(expression, name))
+
+
+def test_a_pattern_takes_linear_time() -> None:
+    """Backtracking would not come to an end in the life of a person."""
+    tools = ToolFilter(allow=("*a" * 25 + "*b",))
+    assert not tools.allows("a" * 999)
+    assert tools.allows("a" * 999 + "b")
+
+
+@pytest.mark.parametrize(
+    "name", ["delete_file", "Delete_File", " DELETE_FILE\t", "\uff44elete_file", "delete_stra\xdfe"]
+)
+def test_a_denied_tool_cannot_be_called_by_a_similar_name(name: str) -> None:
+    """A server may compare names in its own way. An allowed name must be exactly that."""
+    assert not ToolFilter(deny=("Delete_*",)).allows(name)
+    assert not ToolFilter(deny=("*e_file", "*_strasse")).allows(name)
+    assert ToolFilter(deny=("delete",)).allows(name)
+    assert ToolFilter(allow=("delete_*",)).allows(name) == (name[:7] == "delete_")
+
+
+@pytest.mark.parametrize("tools", [ToolFilter(), ToolFilter(deny=("x",))], ids=str)
+def test_a_tool_with_a_very_long_name_is_unknown(tools: ToolFilter) -> None:
+    assert tools.allows("a" * 1000)
+    assert not tools.allows("a" * 1001)
+    assert not tools.allows("a", "b_" + "a" * 1000)
+
+
+def test_a_tool_is_left_out_by_each_of_its_names() -> None:
+    tools = ToolFilter(allow=("read_*", "one_*"), deny=("*_secret", "two_*"))
+    assert tools.allows("read_a", "one_read_a")
+    assert tools.allows("write", "one_write")
+    assert not tools.allows("write", "three_write")
+    assert not tools.allows("read_a", "two_read_a")
+    assert not tools.allows("read_secret", "one_read_a")
+
+
 # A relay for one session
 
 
@@ -805,6 +1252,42 @@ def test_a_new_session_of_an_old_server_gets_subscriptions_and_level() -> None:
     bench.call("resources/unsubscribe", {"uri": "a:b"})
     assert isinstance(bench.outcome(), CallCompleted)
     assert bench.arrived().request.method == "resources/unsubscribe"
+
+
+@pytest.mark.parametrize("down", [OLD, NEW_HTTP], ids=str)
+def test_a_call_that_the_server_has_not_run_is_sent_in_its_new_session(
+    down: tuple[str, str],
+) -> None:
+    """The client has a session of its own, which goes on."""
+    bench = Bench(down, OLD_HTTP)
+    bench.restart_upstream()
+    bench.respond(begun(bench), {"a": 1})
+    end = bench.outcome()
+    assert isinstance(end, CallCompleted)
+    assert end.result["a"] == 1
+
+
+def test_a_call_is_sent_again_once_and_not_if_it_may_have_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench, made = Bench(OLD, OLD_HTTP), list[int]()
+    upstream_call = bench.up.client.call
+
+    def call(*arguments: Any, **settings: Any) -> int:
+        made.append(upstream_call(*arguments, **settings))
+        return made[-1]
+
+    monkeypatch.setattr(bench.up.client, "call", call)
+    begun(bench)
+    for was_not_run, has_ended in ((True, False), (True, True), (False, True)):
+        assert bench.relay is not None
+        if not bench.relay.running:
+            begun(bench)
+        error = SessionLost("gone", was_not_run=was_not_run)
+        bench.relay.receive_client_event(CallFailed(made[-1], error), now=bench.now)
+        bench.run()
+        assert bool(bench.take_all(bench.down.events, CallFailed)) == has_ended
+        bench.up.server_events.clear()
 
 
 def test_another_client_takes_the_place_of_one_that_is_closed() -> None:
@@ -864,3 +1347,78 @@ def test_a_client_that_is_behind(is_progress: bool) -> None:
     assert not relay.must_wait
     bench.respond(call, {})
     assert isinstance(bench.outcome(), CallCompleted)
+
+
+# What a client reads though it is not JSON: it does not get further
+
+
+def upstream_writes(bench: Bench, message: bytes) -> None:
+    """Let the upstream server, on stdio, write a line."""
+    bench.up.client.receive_process_part(StdoutData(message + b"\n"), now=bench.now)
+    bench.run()
+
+
+def upstream_sends(bench: Bench, members: bytes) -> None:
+    id = bench.arrived().request.id
+    assert isinstance(id, int)
+    upstream_writes(bench, b'{"jsonrpc":"2.0","id":%d,%b}' % (id, members))
+
+
+@pytest.mark.parametrize("down", [OLD_HTTP, NEW_HTTP])
+def test_a_tool_that_is_not_json_is_left_out_of_the_list(down: tuple[str, str]) -> None:
+    bench = Bench(down, OLD)
+    bench.call("tools/list", {})
+    upstream_sends(
+        bench, b'"result":{"tools":[{"name":"a","x":NaN},{"name":"b\\ud83d"},{"name":"c"}]}'
+    )
+    end = bench.outcome()
+    assert isinstance(end, CallCompleted)
+    assert [each["name"] for each in end.result["tools"]] == ["b�", "c"]
+    (lost,) = bench.lost
+    assert lost.startswith("1 of 3 tools were left out: Not a JSON value: ")
+    assert "tools[0].x is nan" in lost
+
+
+@pytest.mark.parametrize("down", [OLD_HTTP, NEW_HTTP])
+def test_a_result_of_a_tool_that_is_not_json_is_an_error_of_the_tool(down: tuple[str, str]) -> None:
+    bench = Bench(down, OLD)
+    bench.call()
+    upstream_sends(bench, b'"result":{"content":[],"structuredContent":{"x":[1,Infinity]}}')
+    end = bench.outcome()
+    assert isinstance(end, CallCompleted)
+    assert end.result["isError"] is True
+    (content,) = end.result["content"]
+    assert "structuredContent.x[1] is inf" in content["text"]
+    assert bench.lost == [content["text"]]
+
+
+@pytest.mark.parametrize(
+    ("method", "result"),
+    [("tools/list", b'{"tools":[],"x":NaN}'), ("tools/list", b"NaN"), ("prompts/get", b"[NaN]")],
+)
+def test_other_results_that_are_not_json_are_errors(method: str, result: bytes) -> None:
+    bench = Bench(OLD_HTTP, OLD)
+    bench.call(method, {"name": "x"})
+    upstream_sends(bench, b'"result":' + result)
+    assert "cannot be sent" in error_of(bench).message
+    assert len(bench.lost) == 1
+
+
+def test_the_data_of_an_error_that_is_not_json_is_left_out() -> None:
+    bench = Bench(OLD_HTTP, OLD)
+    bench.call()
+    upstream_sends(bench, b'"error":{"code":-32000,"message":"no luck","data":NaN}')
+    error = error_of(bench)
+    assert (error.code, error.message, error.data) == (-32000, "no luck", None)
+    assert len(bench.lost) == 1
+
+
+def test_a_notification_that_is_not_json_is_lost() -> None:
+    bench = Bench(OLD_HTTP, OLD)
+    begun(bench)
+    upstream_writes(
+        bench,
+        b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":NaN}}',
+    )
+    (lost,) = bench.lost
+    assert lost.startswith("'notifications/message' of the upstream server is lost: ")

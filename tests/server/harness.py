@@ -42,6 +42,7 @@ from sansmcp.effects import (
 from sansmcp.events import CallReceived, RefusalSent, ServerEvent
 from sansmcp.testing import sequential_tokens
 
+from ..handlers import nothing
 from ..messages import LATEST as LATEST
 from ..messages import PING as PING
 from ..messages import initialize as initialize
@@ -63,7 +64,7 @@ def example_app() -> App:
     """Methods whose calls the test answers by hand."""
     app = App("bench", "1")
     for method in ("tools/call", "tools/list", "resources/read"):
-        app.handler(method)(lambda: None)
+        app.handler(method)(nothing)
     return app
 
 
@@ -147,7 +148,11 @@ class RawExchange:
 
     @property
     def messages(self) -> list[Any]:
-        """The messages of the event stream."""
+        """The messages of the event stream, or the one of a JSON response, as far as sent."""
+        if self.head is None:
+            return []
+        if self.header("content-type") == JSON:
+            return [self.json] if self.body else []
         return [json.loads(event.data) for event in self.events if event.data]
 
     @property

@@ -13,6 +13,7 @@ from sansmcp.events import CallReceived, ClientNotified
 from sansmcp.messages import Notification
 from sansmcp.states import CallState
 
+from ..handlers import nothing
 from .harness import LATEST, STREAM, RawExchange, ServerHarness, notification, request
 
 requirement = pytest.mark.requirement
@@ -33,6 +34,18 @@ def test_a_quick_answer_is_plain_json(harness: ServerHarness, id: int | str) -> 
     assert talk.ended
     assert harness.store.count == 0
     assert call.state is CallState.ANSWERED
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("result", [True, 5, [1], "x", None])
+def test_a_result_that_is_no_object_is_not_sent(version: str, result: Any) -> None:
+    """A handler that returns True has no other form of mistake at older revisions."""
+    harness = ServerHarness()
+    talk, call = harness.call(harness.open_session(version=version))
+    with pytest.raises(LocalProtocolError, match=r"must be an object \(a dict\), got "):
+        harness.run_action(call.respond, result)
+    assert talk.messages == []
+    assert harness.run_action(call.respond, {"a": 1}) is True
 
 
 @requirement("SHTTP-S-005", "SHTTP-S-007", "SHTTP-S-015", "POLL-S-001", "POLL-S-002", "SSE-S-002")
@@ -120,7 +133,7 @@ def test_when_it_becomes_a_stream(settings: Any, version: str, seconds: float) -
 @pytest.mark.parametrize(("own", "seconds"), [(None, 0.3), (0.5, 0.5), (0.0, 0.0)])
 def test_a_handler_may_have_its_own_time(own: float | None, seconds: float) -> None:
     app = App("own")
-    app.handler("tools/call", stream_after=own)(lambda: None)
+    app.handler("tools/call", stream_after=own)(nothing)
     harness = ServerHarness(app, stream_after=0.3)
     talk, _ = harness.call(harness.open_session())
     assert (talk.head is not None) is (own == 0)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sansmcp import LocalProtocolError
+from sansmcp import LocalProtocolError, RequestCancelled
 from sansmcp.events import CallCancelled, ResponseUndelivered
 from sansmcp.states import CallState
 
@@ -29,12 +29,12 @@ def test_a_cancelled_call_gets_no_answer_but_its_request_ends(harness: ServerHar
     assert harness.events == [CallCancelled(call, "bored")]
     assert (talk.status, talk.messages, talk.ended) == (200, [], True)
     assert call.state is CallState.CANCELLED
-    for say in (call.respond, call.notify):
-        assert harness.run_action(say, "x") is False
+    assert harness.run_action(call.respond, {}) is False
+    assert harness.run_action(call.notify, "x") is False
     assert harness.run_action(call.progress, 1) is False
     assert harness.run_action(call.disconnect) is False
     assert talk.messages == []
-    with pytest.raises(LocalProtocolError):
+    with pytest.raises(RequestCancelled, match="stop working on it"):
         call.ask("ping", timeout=1, now=0)
 
 

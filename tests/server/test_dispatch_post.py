@@ -215,3 +215,13 @@ def test_notifications_and_answers_that_are_refused(harness: ServerHarness, mess
 def test_an_unknown_method_is_no_404(harness: ServerHarness) -> None:
     talk = harness.post(request(3, "nope"), harness.open_session())
     expect(talk, 200, "method_not_found", -32601, id=3)
+
+
+@pytest.mark.parametrize("start", [b"", b"\xef\xbb\xbf"])
+def test_null_for_no_parameters_and_a_byte_order_mark_are_taken(start: bytes) -> None:
+    harness = ServerHarness()
+    session = harness.open_session()
+    pong = harness.post(start + b'{"jsonrpc":"2.0","id":7,"method":"ping","params":null}', session)
+    assert (pong.status, pong.json) == (200, {"jsonrpc": "2.0", "id": 7, "result": {}})
+    told = harness.post(start + b'{"jsonrpc":"2.0","method":"x","params":null}', session)
+    assert told.status == 202

@@ -6,7 +6,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from sansmcp import BodyEnd, ConnectionLost, Limits, RequestHead, Response
+from sansmcp import BodyEnd, ConnectionInfo, ConnectionLost, Limits, RequestHead, Response
 from sansmcp.codecs.sse import KEEP_ALIVE
 from sansmcp.events import (
     CallCancelled,
@@ -317,6 +317,29 @@ def test_streams_are_bounded_as_sessions_are(path: str) -> None:
     expect(harness.send("GET", get, target=path), 503, "too_many_sessions")
     second.stream.lose_connection()
     assert harness.send("GET", get, target=path).status == 200
+
+
+@pytest.mark.parametrize("by", ["principal", "address"])
+def test_one_client_cannot_use_all_streams(
+    path: str, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also if it opens no session on them."""
+    harness = ServerHarness(http_sse=path, limits=Limits(max_sessions_per_principal=2))
+
+    def stream(who: str) -> RawExchange:
+        if by == "principal":
+            return harness.send("GET", {"accept": STREAM}, target=path, principal=who)
+        peer = None if not who else (f"10.0.0.{who}", 1)
+        monkeypatch.setattr(RawExchange, "connection", ConnectionInfo(peer=peer))
+        return harness.send("GET", {"accept": STREAM}, target=path)
+
+    first, second = stream("1"), stream("1")
+    expect(stream("1"), 503, "too_many_sessions")
+    assert stream("2").status == 200
+    assert [stream("").status for _ in range(4)] == [200] * 4, "it is not known who they are"
+    first.lose_connection()
+    assert stream("1").status == 200
+    assert not second.ended
 
 
 def test_a_slow_reader_makes_handlers_wait(path: str) -> None:

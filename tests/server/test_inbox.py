@@ -7,7 +7,8 @@ from typing import Any
 from sansmcp import Limits
 from sansmcp.effects import StoreAppend, StoreRead
 from sansmcp.events import ResponseUndelivered, StoreFailed
-from sansmcp.store import StreamKey
+from sansmcp.server.legacy.inbox import INBOX
+from sansmcp.store import Entry, EntryKind, StreamKey
 
 from .harness import PING, RawExchange, ServerHarness, methods, request
 from .instances import Instances
@@ -51,6 +52,19 @@ def test_it_waits_for_a_listener() -> None:
     first, second = instances = Instances()
     session = instances.open_session()
     assert notify(first, session, HELLO)
+    second.post(PING, session)
+    assert notify(second, session, AGAIN)
+    listener = second.get(session)
+    instances.wait(1)
+    assert methods(listener) == [HELLO, AGAIN]
+
+
+def test_an_entry_of_a_kind_that_only_later_versions_know_is_passed_over() -> None:
+    first, second = instances = Instances()
+    session = instances.open_session()
+    assert notify(first, session, HELLO)
+    later = Entry(2, b"?", kind=EntryKind("added later"))
+    instances.store.append(StreamKey("", session, INBOX), (later,), token="t", now=0.0)
     second.post(PING, session)
     assert notify(second, session, AGAIN)
     listener = second.get(session)

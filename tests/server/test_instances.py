@@ -228,6 +228,27 @@ def test_a_publication_reaches_those_who_listen_to_another_instance() -> None:
     assert methods(moved) == [changed]
 
 
+def test_a_listener_that_has_moved_is_told_however_long_it_listens() -> None:
+    """Another instance writes its stream, and is asked nothing about the session any more."""
+    changed = "notifications/tools/list_changed"
+    first, second = instances = Instances(limits=Limits(max_stored_age=90))
+    session = instances.open_session()
+    listener = first.get(session)
+    first.run_action(first.server.publish, changed)
+    listener.lose_connection()
+    moved = second.get(session, listener.last_id)
+    for number in range(1, 6):
+        instances.wait(31)
+        first.run_action(first.server.publish, changed)
+        instances.wait(0.5)
+        assert methods(moved) == [changed] * number
+    moved.lose_connection()
+    instances.wait(200)
+    instances.open_session()  # something is stored, so what is old goes
+    instances.wait(200)
+    assert first.server.sessions == second.server.sessions == ()
+
+
 def test_two_instances_write_a_session_down_at_the_same_time() -> None:
     instances = Instances(3, limits=Limits(max_stored_age=90))
     session = instances.open_session()

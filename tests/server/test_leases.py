@@ -2,14 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeGuard
 
 import pytest
 
-from sansmcp import AppendResult, InputRequired, Limits, MemoryStore, StreamKey
+from sansmcp import (
+    AppendResult,
+    Entry,
+    InputRequired,
+    Limits,
+    LocalProtocolError,
+    MemoryStore,
+    RequestCancelled,
+    StreamKey,
+)
 from sansmcp.effects import StoreAppend, StoreEffect, StoreRead
-from sansmcp.events import CallCancelled, CallReceived
+from sansmcp.events import CallCancelled, CallReceived, ClocksDiffer
+from sansmcp.server.leases import lease_key
+from sansmcp.timers import Timer
 
+from ..timed_harness import timers_set
 from .harness import (
     LATEST,
     PING,
@@ -99,6 +112,25 @@ def test_an_instance_that_was_only_slow_is_told_to_cancel() -> None:
     assert len(resumed.messages) == 1
 
 
+def test_a_handler_whose_call_was_taken_over_is_told_so_when_it_asks() -> None:
+    """It has done nothing wrong: drivers log no error for this exception."""
+    first, second = Instances()
+    session = first.open_session(capabilities={"elicitation": {}})
+    talk, call = first.call(session)
+    report_progress_all(first, call, "a")
+    talk.lose_connection()
+    second.get(session, talk.last_id)
+    wait(2, first)
+    wait(LEASE + 1, second)
+    wait(1, first)
+    with pytest.raises(RequestCancelled, match="stop working on it"):
+        first.run_action(call.ask, "elicitation/create", {}, timeout=5.0)
+    _, answered = first.call(session)
+    first.run_action(answered.respond, {})
+    with pytest.raises(LocalProtocolError, match="has ended"):
+        first.run_action(answered.ask, "elicitation/create", {}, timeout=5.0)
+
+
 def test_what_a_slow_instance_says_late_is_not_sent() -> None:
     first, second = Instances()
     session, call, (resumed,) = followed(first, second)
@@ -109,7 +141,7 @@ def test_what_a_slow_instance_says_late_is_not_sent() -> None:
     assert reason_of(again) == "instance_lost"
 
 
-def test_nobody_is_judged_while_the_store_cannot_be_read() -> None:
+def test_no_instance_is_judged_while_the_store_cannot_be_read() -> None:
     first, second = instances = Instances()
     _, _, (resumed,) = followed(first, second)
     instances.wait(5)
@@ -122,6 +154,77 @@ def test_nobody_is_judged_while_the_store_cannot_be_read() -> None:
     wait(2, second)
     assert not resumed.ended, "the first one could not write, either"
     instances.wait(3 * LEASE)
+    assert not resumed.ended
+
+
+def wait_while_the_store_takes_nothing(
+    seconds: float, *harnesses: ServerHarness, reports: bool = True
+) -> None:
+    """Let time pass while reads work, and appends fail, or hang if they are not reported.
+
+    Appends that hang stay in ``waiting``.
+    """
+    for _ in range(round(seconds / 0.25)):
+        for harness in harnesses:
+            harness.store_works = harness.leases_work = False
+            harness.wait(0.25)
+            while effects := [
+                each for each in harness.waiting if reports or not isinstance(each, StoreAppend)
+            ]:
+                if isinstance(effects[0], StoreAppend):
+                    harness.fail_store_once(effects[0])
+                else:
+                    harness.waiting.remove(effects[0])
+                    harness.perform_store_effect(effects[0])
+                    harness.run_pending()
+
+
+@pytest.mark.parametrize("outage", [LEASE / 2, LEASE + 1, 3 * LEASE])
+@pytest.mark.parametrize("reports", [True, False])
+def test_no_instance_is_judged_while_the_store_takes_no_writes(
+    reports: bool, outage: float
+) -> None:
+    """A full disk, or Redis at its memory limit: what is read is all that was ever written."""
+    first, second = instances = Instances()
+    _, call, (resumed,) = followed(first, second)
+    instances.wait(5)
+    wait_while_the_store_takes_nothing(outage, first, second, reports=reports)
+    assert not resumed.ended
+    use_store(second)
+    wait(LEASE / 3, second)  # the first one writes later: its turn may come that much later
+    use_store(first)
+    instances.wait(3 * LEASE)
+    assert call.is_running
+    assert not resumed.ended
+    wait(LEASE + 1, second)
+    assert reason_of(resumed) == "instance_lost"
+
+
+def test_an_instance_that_stood_still_judges_no_other_at_once() -> None:
+    """A machine that was suspended, with all its processes, whose clocks then go on at once."""
+    first, second = instances = Instances()
+    _, call, (resumed,) = followed(first, second)
+    instances.wait(LEASE / 2)
+    second.now += 5 * LEASE
+    first.now += 5 * LEASE
+    second.wait(0.25)
+    assert not resumed.ended
+    instances.wait(3 * LEASE)
+    assert call.is_running
+    assert not resumed.ended
+
+
+def test_a_read_that_was_under_way_while_an_instance_stood_still_judges_no_other() -> None:
+    first, second = instances = Instances()
+    _, _, (resumed,) = followed(first, second)
+    instances.wait(LEASE / 4)
+    second.store_works = second.leases_work = False
+    while not (reads := lease_reads(second)):
+        second.wait(0.25)
+    second.now += 5 * LEASE
+    second.waiting.remove(reads[0])
+    second.perform_store_effect(reads[0])
+    second.run_pending()
     assert not resumed.ended
 
 
@@ -232,6 +335,31 @@ def test_the_lease_is_read_only_while_a_stream_is_followed() -> None:
     assert lease_reads(second) == []
 
 
+def test_nothing_is_left_of_a_lease_that_is_no_longer_followed() -> None:
+    first, second = instances = Instances()
+    _, _, (resumed,) = followed(first, second)
+    instances.wait(LEASE / 2)
+    resumed.lose_connection()
+    second.wait(LEASE)  # the follower's own lease is due once more
+    assert Timer.LEASE not in timers_set(second.server)
+    count = instances.store.count
+    second.store_works = second.leases_work = False
+    wait(5 * LEASE, second)
+    assert lease_reads(second) == []
+    assert not any(map(is_of_own_lease, second.waiting))
+    assert instances.store.count == count
+
+
+def test_an_instance_that_follows_keeps_a_lease_of_its_own() -> None:
+    """Its appends tell it whether the other instance could write."""
+    first, second = instances = Instances()
+    _, _, (resumed,) = followed(first, second)
+    count = instances.store.count
+    wait(LEASE / 2, second)
+    assert instances.store.count > count
+    assert not resumed.ended
+
+
 def lease_reads(harness: ServerHarness) -> list[StoreEffect]:
     """The reads of leases that the store has not done yet."""
     return [
@@ -244,23 +372,31 @@ def lease_reads(harness: ServerHarness) -> list[StoreEffect]:
 # A lease whose reading or writing goes wrong
 
 
-def key_of_lease(instances: Instances) -> StreamKey:
-    """The lease of the only instance that keeps one."""
-    logs = instances.store._logs  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
-    (key,) = (key for key in logs if key.stream == ".lease")
-    return key
+def key_of_lease(harness: ServerHarness) -> StreamKey:
+    """The lease of an instance, which has just been kept."""
+    harness.store_works = harness.leases_work = False
+    while not (beats := [each for each in harness.waiting if is_of_own_lease(each)]):
+        harness.wait(0.25)
+    use_store(harness)
+    return beats[0].stream
 
 
-def test_a_lease_whose_entry_was_stored_although_the_store_failed_is_kept_on() -> None:
+def is_of_own_lease(effect: StoreEffect) -> TypeGuard[StoreAppend]:
+    return isinstance(effect, StoreAppend) and effect.stream.stream == ".lease"
+
+
+@pytest.mark.parametrize("fail", [ServerHarness.fail_store_once, ServerHarness.fail_store_for_good])
+def test_a_lease_whose_entry_was_stored_although_the_store_failed_is_kept_on(
+    fail: Callable[[ServerHarness, StoreEffect], None],
+) -> None:
     first, second = instances = Instances()
     _, call, (resumed,) = followed(first, second)
     first.store_works = first.leases_work = False
     first.wait(LEASE / 3)
-    appends = (each for each in first.waiting if isinstance(each, StoreAppend))
-    (beat,) = (each for each in appends if each.stream.stream == ".lease")
+    (beat,) = filter(is_of_own_lease, first.waiting)
     stored = instances.store.append(beat.stream, beat.entries, token=beat.token, now=first.now)
     assert stored is AppendResult.STORED
-    first.fail_store_once(beat)
+    fail(first, beat)
     first.store_works = first.leases_work = True
     while first.waiting:
         first.use_store_once()
@@ -281,7 +417,7 @@ def test_a_lease_whose_end_the_store_has_lost_is_begun_anew() -> None:
     first, second = instances = Instances()
     _, call, (resumed,) = followed(first, second)
     instances.wait(2 * LEASE)
-    lose_end(instances.store, key_of_lease(instances))
+    lose_end(instances.store, key_of_lease(first))
     instances.wait(5 * LEASE)
     assert call.is_running
     assert not resumed.ended
@@ -445,3 +581,78 @@ def test_a_reader_that_leaves_while_its_call_is_ended_gets_the_error_later() -> 
     back = second.get(session, resumed.events[0].id)
     assert reason_of(back) == "instance_lost"
     assert back.ended
+
+
+# The clocks of the instances
+
+EPOCH = 1_800_000_000.0
+
+
+def with_clocks(*ahead: float, limits: Limits | None = None) -> tuple[ServerHarness, ServerHarness]:
+    """Two instances whose clocks show so many seconds more than the right time."""
+    store = MemoryStore(limits or Limits())
+
+    def instance(number: int) -> ServerHarness:
+        harness: ServerHarness = ServerHarness(
+            store=store,
+            tokens=f"instance-{number}",
+            shared_store=True,
+            limits=limits,
+            wall_clock=lambda: EPOCH + ahead[number] + harness.now,
+        )
+        return harness
+
+    return instance(0), instance(1)
+
+
+def differences(harness: ServerHarness) -> list[float]:
+    return [event.seconds for event in harness.events if isinstance(event, ClocksDiffer)]
+
+
+@pytest.mark.parametrize("ahead", [-3600.0, -20.0, 20.0, 3600.0])
+def test_clocks_that_differ_are_reported_once(ahead: float) -> None:
+    """As far as two entries of a lease, and the reads of it, show it."""
+    first, second = with_clocks(ahead, 0.0)
+    followed(first, second)
+    wait(3 * LEASE, first, second)
+    (seconds,) = differences(second)
+    assert seconds * ahead > 0
+    assert abs(ahead) - LEASE <= abs(seconds) <= abs(ahead)
+    followed(first, second)
+    wait(3 * LEASE, first, second)
+    assert len(differences(second)) == 1
+
+
+@pytest.mark.parametrize("ahead", [-4.0, 0.0, 4.0])
+def test_clocks_that_hardly_differ_are_not_reported(ahead: float) -> None:
+    first, second = with_clocks(ahead, 0.0)
+    followed(first, second)
+    wait(6 * LEASE, first, second)
+    assert differences(second) == []
+
+
+def test_an_entry_that_was_stored_late_is_no_wrong_clock() -> None:
+    """The store was slow, or the append was repeated until it worked."""
+    first, second = with_clocks(0.0, 0.0, limits=Limits(lease_timeout=60))
+    followed(first, second)
+    wait(70, first, second)
+    first.store_works = first.leases_work = False
+    wait(39, first, second)
+    assert [effect for effect in first.waiting if is_of_own_lease(effect)]
+    first.store_works = True
+    while first.waiting:
+        first.use_store_once()
+    wait(70, first, second)
+    assert differences(second) == []
+
+
+@pytest.mark.parametrize("data", [b"", b"{", b"[]", b'{"time":"x"}', b'{"time":1e999}', b"{}"])
+def test_entries_without_a_time_show_no_difference(data: bytes) -> None:
+    """Those of another version."""
+    first, second = with_clocks(0.0, 0.0)
+    followed(first, second)
+    key = lease_key("instance-0-000000000001")
+    for number in range(3):
+        first.store.append(key, (Entry(2 + number, data),), token=f"{number}", now=first.now)
+        wait(LEASE / 3, second)
+    assert differences(second) == []

@@ -9,6 +9,7 @@ import pytest
 from sansmcp import App, InputRequired, Limits, LocalProtocolError, Server
 from sansmcp.testing import sequential_tokens
 
+from ..handlers import nothing
 from .harness import LATEST, RawExchange, ServerHarness, expect, initialize, methods, request
 from .instances import Instances
 from .pipe_harness import Pipe, result
@@ -67,7 +68,7 @@ def test_both_sides_must_name_it(
     harness = ServerHarness(
         App("x", capabilities={"experimental": {"mine": {}}}), multi_turn=offered
     )
-    harness.server.app.handler("tools/call")(lambda: None)
+    harness.server.app.handler("tools/call")(nothing)
     talk = harness.post(initialize(version, capabilities))
     named: dict[str, Any] = {"mine": {}}
     if agreed:

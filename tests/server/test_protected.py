@@ -9,6 +9,7 @@ import pytest
 
 from sansmcp import (
     App,
+    InputRequest,
     InputRequired,
     Limits,
     LocalProtocolError,
@@ -19,6 +20,7 @@ from sansmcp import (
 )
 from sansmcp.events import AccessExpired, CallReceived
 
+from ..handlers import nothing
 from .harness import (
     BOTH,
     JSON,
@@ -31,7 +33,8 @@ from .harness import (
     notification,
     request,
 )
-from .modern.harness import ModernServerHarness, modern
+from .modern.harness import ModernServerHarness, meta, modern
+from .pipe_harness import result
 from .protected_harness import (
     ISSUER,
     METADATA,
@@ -137,7 +140,7 @@ def test_a_request_without_a_token_is_told_where_to_get_one(
 def test_an_invalid_token(harness: ProtectedHarness, token: str) -> None:
     harness.token = token
     talk = harness.ask(modern(1))
-    expect(talk, 401, {"unknown": "invalid_token"}.get(token, "unauthorized"))
+    expect(talk, 401, {"unknown": "unknown_token"}.get(token, "unauthorized"))
     told = challenge(talk)
     assert (told.pop("error"), told.pop("scope")) == ("invalid_token", "use")
     assert received(harness) == []
@@ -284,14 +287,14 @@ def test_a_function_of_scopes_that_raises(harness: ProtectedHarness) -> None:
 
 def test_a_function_of_scopes_that_returns_others() -> None:
     app = App("bench")
-    app.handler("tools/call", scopes=lambda request: {"offline_access"})(lambda: None)
+    app.handler("tools/call", scopes=lambda request: {"offline_access"})(nothing)
     harness = ProtectedHarness(app)
     expect(harness.ask(modern(3)), 500, "scopes_failed", -32603, id=3)
 
 
 def test_a_fallback_needs_its_scopes() -> None:
     app = App("gateway")
-    app.fallback(lambda: None, scopes={"read"})
+    app.fallback(nothing, scopes={"read"})
     harness = ProtectedHarness(app)
     session = harness.open_session()
     assert harness.post(request(1, "tools/list"), session).status == 403
@@ -485,6 +488,68 @@ def test_a_stream_of_http_sse_lives_as_long_as_the_newest_token() -> None:
     assert harness.server.sessions == ()
 
 
+@pytest.mark.parametrize("has_event", [True, False])
+@pytest.mark.parametrize("version", ["2025-03-26", "2025-06-18"])
+def test_the_response_to_a_parked_call_goes_on(version: str, has_event: bool) -> None:
+    """Its client may have no event id yet, with which it could resume."""
+    store = MemoryStore(Limits())
+    app = scoped_app()
+    app.handler("resources/read")(nothing)
+    harness = ProtectedHarness(app, store=store, shared_store=True, limits=Limits())
+    harness.token = "short"
+    session = harness.open_session(version, {"roots": {}})
+    talk, call = harness.call(session, method="resources/read", token=1, version=version)
+    if has_event:
+        harness.run_action(call.progress, 1)
+    harness.run_action(call.respond, InputRequired({"a": InputRequest("roots/list")}))
+    for _ in range(61):
+        harness.wait(1)
+    assert (talk.aborted, talk.is_over) == (False, False)
+    (question,) = (each for each in talk.messages if each.get("method") == "roots/list")
+    harness.token = "reader"
+    harness.post(result(question["id"], {"roots": []}), session, version)
+    harness.run_action(harness.last_call().respond, {})
+    harness.wait(1)
+    assert talk.messages[-1]["result"] == {}
+    assert talk.ended
+
+
+def test_a_call_of_http_sse_goes_on_after_its_token_has_expired() -> None:
+    """The stream is all that its client has to hear of it. Then the stream ends."""
+    harness = ProtectedHarness(http_sse="/sse")
+    harness.token = "short"
+    client = SseClient(harness)
+    client.open("2024-11-05")
+    client.say(request(1, "resources/list"))
+    call = harness.last_call()
+    for _ in range(100):
+        harness.wait(1)
+    assert not client.stream.is_over
+    harness.run_action(call.respond, {"done": True})
+    assert client.said[-1]["result"] == {"done": True}
+    harness.wait(1)
+    assert client.stream.ended
+    assert harness.server.sessions == ()
+    assert [event for event in harness.events if isinstance(event, AccessExpired)] == [
+        AccessExpired("ada")
+    ]
+
+
+def test_a_newer_token_after_the_first_has_expired_keeps_the_stream_of_http_sse() -> None:
+    harness = ProtectedHarness(http_sse="/sse")
+    harness.token = "short"
+    client = SseClient(harness)
+    client.open("2024-11-05")
+    client.say(request(1, "resources/list"))
+    call = harness.last_call()
+    harness.wait(80)
+    harness.token = "user"
+    client.say(request(2, "ping"))
+    harness.run_action(call.respond, {})
+    harness.wait(1000)
+    assert not client.stream.is_over
+
+
 def test_a_stream_of_http_sse_with_a_token_that_does_not_expire() -> None:
     harness = ProtectedHarness(http_sse="/sse")
     harness.token = "short"
@@ -499,7 +564,7 @@ def test_a_stream_of_http_sse_with_a_token_that_does_not_expire() -> None:
 
 def test_a_response_that_has_ended_expires_no_more(harness: ProtectedHarness) -> None:
     harness.token = "short"
-    talk = harness.ask(modern(1, "resources/list"))
+    talk = harness.ask(modern(1, "resources/list", about={**meta(), "progressToken": 1}))
     harness.wait(1)
     assert talk.header("content-type") == STREAM
     harness.run_action(harness.last_call().respond, {})

@@ -11,6 +11,7 @@ import pytest
 from sansmcp import App, JsonRpcError, Limits
 from sansmcp.events import CallReceived
 
+from ..handlers import nothing
 from .harness import LATEST, ServerHarness, example_app, initialize, request
 from .pipe_harness import Pipe
 from .sse_harness import SseClient
@@ -115,15 +116,15 @@ def test_an_application_with_resources_to_read_declares_it() -> None:
     app = example_app()
     assert app.declared_capabilities()["resources"] == {"subscribe": True}
     listed = App("x", capabilities={"resources": {"listChanged": True}})
-    listed.handler("resources/list")(lambda: None)
+    listed.handler("resources/list")(nothing)
     assert listed.declared_capabilities()["resources"] == {"listChanged": True}
-    listed.handler("resources/read")(lambda: None)
+    listed.handler("resources/read")(nothing)
     assert listed.declared_capabilities()["resources"] == {"listChanged": True, "subscribe": True}
 
 
 def silent_app() -> App:
     app = App("x", capabilities={"resources": {"subscribe": False}})
-    app.handler("resources/read")(lambda: None)
+    app.handler("resources/read")(nothing)
     return app
 
 
@@ -169,7 +170,7 @@ def test_a_session_subscribes_to_only_so_many() -> None:
 
 def test_an_application_may_be_asked_first() -> None:
     app = example_app()
-    app.handler("resources/subscribe")(lambda: None)
+    app.handler("resources/subscribe")(nothing)
     harness = ServerHarness(app)
     session = harness.open_session()
     stream = harness.get(session)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from sansmcp import Idle, Limits, LocalProtocolError
+from sansmcp import Idle, Limits, RequestCancelled
 from sansmcp.codecs.json import is_array
 from sansmcp.events import (
     CallCancelled,
@@ -133,7 +133,7 @@ def test_when_nobody_reads_any_more_everything_ends_at_once() -> None:
     assert not first.is_running
     assert pipe.harness.run_action(second.respond, {}) is False
     assert pipe.harness.run_action(session.notify, "x") is False
-    with pytest.raises(LocalProtocolError):
+    with pytest.raises(RequestCancelled):
         first.ask("ping", timeout=1, now=0)
     assert pipe.said == []
     expect_nothing_left(pipe)

@@ -20,7 +20,6 @@ PING = request(7, "ping")
 NOISE = {
     b"Listening on port 80": (-32700, "malformed_json"),
     b'{"jsonrpc":"2.0","id":1,': (-32700, "malformed_json"),
-    b'\xef\xbb\xbf{"jsonrpc":"2.0","method":"x"}': (-32700, "malformed_json"),
     b"[1,": (-32700, "malformed_json"),
     b"\xff\xfe{}": (-32700, "invalid_utf8"),
     b'{"a":1,"a":1}': (-32700, "duplicate_name"),
@@ -51,6 +50,13 @@ def test_lines_go_out_with_a_line_feed_alone() -> None:
 def test_a_line_may_have_spaces_around_it_and_within() -> None:
     pretty = json.dumps(PING, indent=1).replace("\n", " ").encode()
     assert Pipe().say(b"  " + pretty + b"\t ").said == [result(7)]
+
+
+def test_a_client_that_speaks_http2_is_told_of_its_mistake() -> None:
+    pipe = Pipe().feed(b"PRI * HTTP/2.0\r\n")
+    (answer,) = pipe.said
+    assert reason(answer) == (-32600, "not_stdio")
+    assert "stdio-v2" in answer["error"]["message"]
 
 
 def test_half_a_line_is_no_line_yet() -> None:
@@ -170,7 +176,7 @@ WHOLE = converse([CONVERSATION])
 
 def test_the_whole_conversation() -> None:
     said: list[Any] = [json.loads(each) for each in WHOLE[0].splitlines()]
-    assert [answer.get("id") for answer in said[:-1]] == [7, 1, None, 0, None, None, 2, 5]
+    assert [answer.get("id") for answer in said[:-1]] == [7, 1, None, 0, None, 4, 2, 5]
     assert [answer.get("id") for answer in said[-1]] == [3, None]
 
 
@@ -184,3 +190,35 @@ def test_any_chunking_gives_the_same(cuts: list[int]) -> None:
 
 def test_bytes_that_come_one_by_one_give_the_same() -> None:
     assert converse([bytes([byte]) for byte in CONVERSATION]) == WHOLE
+
+
+@pytest.mark.parametrize(
+    ("request_line", "id"),
+    [
+        (b'{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"x":"%b"}}', 5),
+        (b'{"id":"a","jsonrpc":"2.0","params":{"id":6,"x":"%b"},"method":"tools/call"}', "a"),
+        (b'{"jsonrpc":"2.0","id":5,"result":{"x":"%b"}}', None),
+        (b'{"jsonrpc":"2.0","method":"x","params":{"id":6,"x":"%b"},"id":5}', None),
+        (b"%b", None),
+    ],
+)
+def test_a_request_that_is_too_long_gets_an_error_with_its_id(request_line: bytes, id: Any) -> None:
+    pipe = Pipe(limits=Limits(max_request_bytes=2000)).open()
+    pipe.feed(request_line % (b"x" * 2001) + b"\n")
+    (error,) = pipe.say(PING).said[:1]
+    assert reason(error) == (-32600, "message_too_large")
+    assert error.get("id") == id
+
+
+# Null for nothing, and a byte order mark: clients that mean one thing only
+
+
+@pytest.mark.parametrize("start", [b"", b"\xef\xbb\xbf"])
+def test_params_that_are_null_are_none(start: bytes) -> None:
+    pipe = Pipe()
+    pipe.feed(start + line(initialize()))
+    pipe.feed(start + b'{"jsonrpc":"2.0","method":"notifications/initialized","params":null}\n')
+    pipe.feed(start + b'{"jsonrpc":"2.0","id":7,"method":"ping","params":null}\n')
+    opened, pong = pipe.said
+    assert (opened["id"], pong) == (0, result(7))
+    assert not any(isinstance(event, InvalidLine) for event in pipe.harness.events)

@@ -146,6 +146,7 @@ class Batcher:
             "stop",
             "sessions",
             "kill",
+            "rate",
         }
         if not (self.world.causes & excuses or self._is_broken):
             self.world.fail("causes", f"{self.name} {what} (of {sorted(self.world.causes)})")

@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING
 
 import attrs
 
-from sansmcp import Idle, ServerConnection, ServerPipe
+from sansmcp import ConnectionInfo, Idle, ServerConnection, ServerPipe
 from sansmcp.effects import CloseConnection, SendBytes
 from sansmcp.http11.client_connection import ClientConnection
 from sansmcp.process import ProcessExited, StderrClosed, StderrData, StdoutClosed
 
 from .gathering import Gatherer
+from .proxies import Proxy
 
 if TYPE_CHECKING:
     from .peers import Customer, Instance
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 _ENDS = ("reset", "end", "server late", "client late", "silent")
 """How a connection breaks: both sides know at once, in order or not; one side, or none, does."""
+_HELD = 1500.0
+"""Seconds for which a proxy keeps the connection of a server open whose client has gone silent."""
 
 
 @attrs.frozen(kw_only=True)
@@ -92,6 +95,8 @@ class Wire:
     client: ClientConnection | None
     trouble: Trouble = attrs.field(init=False)
     server: ServerConnection = attrs.field(init=False)
+    proxy: Proxy = attrs.field(init=False)
+    """Something in between that may answer by itself."""
     exchange: int | None = attrs.field(default=None, init=False)
     """What the client's end carries."""
     arrived: deque[bytes] = attrs.field(factory=deque[bytes], init=False)
@@ -103,6 +108,10 @@ class Wire:
     server_gone: bool = attrs.field(default=False, init=False)
     swallows: bool = attrs.field(default=False, init=False)
     """What is sent arrives nowhere."""
+    swallows_response: bool = attrs.field(default=False, init=False)
+    """What the server sends arrives nowhere: something else has answered in its place."""
+    _is_held: bool = attrs.field(default=False, init=False)
+    """Something in between takes all that the server sends, and keeps its connection open."""
     _underway: int = attrs.field(default=0, init=False)
     _taken: int = attrs.field(default=0, init=False)
     """Bytes that have reached the client."""
@@ -122,12 +131,20 @@ class Wire:
 
     def __attrs_post_init__(self) -> None:
         self.trouble = trouble_of(self.world, self.name)
+        self.proxy = Proxy(self)
         self.server = ServerConnection(self.instance.server, driver=self, now=self.instance.now)
         self.instance.wires[self] = None
         self._last = self.world.clock.now
         if self.trouble.idle is not None:
             self.world.clock.call_later(self.trouble.idle, self._look_idle)
         self._arm()
+
+    @property
+    def connection(self) -> ConnectionInfo:
+        """What the server is told of it: the address of its client, where that matters."""
+        if self.owner is None or "crowded relay" not in self.world.features:
+            return ConnectionInfo()
+        return ConnectionInfo(peer=(f"192.0.2.{self.owner.index}", 1))
 
     # The client's end
 
@@ -143,7 +160,9 @@ class Wire:
         self.client_gone = True
         self.arrived.clear()
         if not self.swallows:
-            self.world.clock.call_at(self._next_up(), self._server_eof)
+            self.world.clock.call_at(
+                self._next_up(), lambda: self.instance.when_awake(self._server_eof)
+            )
 
     @property
     def is_blocked(self) -> bool:
@@ -194,7 +213,7 @@ class Wire:
 
     def pull(self) -> None:
         """Send what there is to send, and read what was not read if the server wants it."""
-        while not self.server_gone and self.instance.is_alive:
+        while not self.server_gone and self.instance.is_alive and not self.instance.stands_still:
             if self._underway >= self.trouble.window:
                 self._block()
                 return
@@ -235,6 +254,9 @@ class Wire:
 
     def server_lost(self) -> None:
         """The server's end learns that the connection is broken."""
+        self.instance.when_awake(self._server_is_told)
+
+    def _server_is_told(self) -> None:
         if not self.server_gone and self.instance.is_alive:
             self._leave_server()
             self.server.connection_lost(now=self.instance.now)
@@ -246,6 +268,18 @@ class Wire:
             self.owner.causes.add(cause)
 
     # In between
+
+    def answer(self, data: bytes) -> None:
+        """Something in between answers in place of the server, and closes both connections."""
+        self.swallows = self.swallows_response = True
+        self.world.clock.call_at(self._next_down(), lambda: self._answered(data))
+        self.world.clock.call_at(self._next_up(), self.server_lost)
+
+    def _answered(self, data: bytes) -> None:
+        if not self.client_gone and self.owner is not None:
+            self._underway += len(data)
+            self.arrived.append(data)
+            self._client_eof()
 
     def break_down(self, manner: str) -> None:
         """The connection breaks."""
@@ -270,6 +304,10 @@ class Wire:
                 self.blame("silence")
                 self.world.clock.call_at(self._next_up(), self.server_lost)
                 later(self.trouble.patience, lambda: self.lose("timed out"))
+            case "held":
+                self.blame("silence")
+                self._is_held = True
+                later(_HELD, self.server_lost)
             case _:
                 self.blame("silence")
 
@@ -277,6 +315,9 @@ class Wire:
         self._last = self.world.clock.now
         if not up:
             self._underway += len(data)
+        if self._is_held and not up:
+            self._underway -= len(data)
+            return
         if self.swallows:
             lost = (lambda: self.lose("timed out")) if up else self.server_lost
             self.world.clock.call_later(self.trouble.patience, lost)
@@ -311,7 +352,7 @@ class Wire:
     def _reach_server(self, data: bytes) -> None:
         if self.server_gone or not self.instance.is_alive:
             return
-        if self._reading:
+        if self._reading and not self.instance.stands_still:
             self.server.receive_data(data, now=self.instance.now)
         else:
             self._unread.append(data)
@@ -319,7 +360,7 @@ class Wire:
         self.instance.touch()
 
     def _reach_client(self, data: bytes) -> None:
-        if self.client_gone:
+        if self.client_gone or self.swallows_response or self.proxy.takes_response():
             self._underway -= len(data)
         elif self.owner is None:
             self.seen += data
@@ -357,7 +398,9 @@ class Wire:
         def look() -> None:
             if self.server_gone:
                 return
-            if self._blocked and self._taken == taken:
+            if self.instance.stands_still:
+                self._watch(taken)
+            elif self._blocked and self._taken == taken:
                 self.world.reach("slow reader given up")
                 self.blame("stall")
                 self.break_down("reset")
@@ -396,6 +439,8 @@ class Wire:
         self._armed = None
         if self.server_gone or self._blocked or not self.instance.is_alive:
             return
+        if self.instance.stands_still:
+            return  # it looks at the time when it goes on
         deadline = self.server.next_deadline()
         if deadline is not None and deadline <= self.instance.now + 1e-6:
             self.server.handle_timeout(now=max(self.instance.now, deadline))

@@ -10,8 +10,8 @@ import abc
 import itertools
 import math
 import re
-from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections import Counter, deque
+from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import attrs
@@ -46,7 +46,14 @@ from sansmcp.effects import (
     Wake,
     WriteStdin,
 )
-from sansmcp.errors import CallError, Disconnected, RequestRefused, RequestTimeout
+from sansmcp.errors import (
+    CallError,
+    Disconnected,
+    RequestCancelled,
+    RequestRefused,
+    RequestTimeout,
+    SessionLost,
+)
 from sansmcp.events import (
     AccessExpired,
     AuthorizationNeeded,
@@ -89,6 +96,7 @@ from sansmcp.types import Era
 
 from . import authorization
 from .network import Pipes, Wire
+from .proxies import call_in
 from .stores import NotingStore, StoreSeat
 from .tasks import ATTACH
 
@@ -132,6 +140,11 @@ class Host(abc.ABC):
     def naps(self) -> bool:
         """Whether its application takes no events."""
         return self.world.clock.now < self.naps_until
+
+    @property
+    def stands_still(self) -> bool:
+        """Whether its whole process does nothing at present."""
+        return False
 
     @property
     @abc.abstractmethod
@@ -178,6 +191,8 @@ class Host(abc.ABC):
         if when != self._armed:
             return  # an earlier one was set meanwhile
         self._armed = None
+        if self.stands_still:
+            return
         deadline = self.machine.next_deadline()
         if deadline is not None and deadline <= self.now + 1e-6:
             when, times = self._spun
@@ -226,6 +241,8 @@ class Customer(Host):
         self.version = ""
         self.closed: Closed | None = None
         self.listener_stopped = False
+        self.has_recovered = False
+        """Whether a call of the end has its result."""
         self.closes_early = False
         self.offers: tuple[str, ...] = ()
         """The revisions that it speaks."""
@@ -275,6 +292,11 @@ class Customer(Host):
     def machine(self) -> Client:
         """What it drives."""
         return self.client
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it reads nothing, because its application is behind."""
+        return self._paused or self.naps
 
     @property
     def carries(self) -> int:
@@ -374,6 +396,22 @@ class Customer(Host):
             return  # the handshake is not done, or the client is closed
         self.touch()
 
+    def goes_silent(self) -> None:
+        """All its connections carry nothing any more, and neither end is told.
+
+        A proxy may take what the servers send all the same: then they do not notice it, either. On
+        HTTP+SSE a client then opens a new session; others may have two streams, of which the server
+        fills the dead one.
+        """
+        manners = ("silent", "held", "held") if self.kind == "sse" else ("silent",)
+        manner = self.world.fates.pick(f"{self.name} goes silent", manners)
+        for wire in tuple(self._wires):
+            if not (wire.swallows or wire.client_gone):
+                self.world.reach("all connections of a client silent")
+                if manner == "held":
+                    self.world.reach("server keeps the connection of a silent client")
+                wire.break_down(manner)
+
     def close(self, *, early: bool) -> None:
         """End the conversation."""
         self.closes_early = self.closes_early or early
@@ -442,7 +480,7 @@ class Customer(Host):
                 self.causes.add("unanswered")  # the server waits for it until the call times out
             if not self.closes_early and not self.world.is_closing:
                 self._unauthorized(event.reason)
-                self.needs(f"{event.reason}", *_ANY)
+                self.needs(f"{event.reason}", *_ANY, "gateway", "page", "rate", "several")
 
     def _unauthorized(self, reason: object) -> None:
         """Something has failed, perhaps for lack of a token, which needs a cause of its own."""
@@ -491,12 +529,18 @@ class Customer(Host):
         if errand.task is not None and errand.task.rule == "required" and not self.follows_tasks:
             self.world.reach("task required of a client that follows none")
             return
+        if "few tasks" in self.world.features and "This needs a task" in str(error):
+            return  # there is no room for it, which is told
         if isinstance(error, JsonRpcError) and "could not become a task" in str(error):
             self.world.reach("call ends because it cannot become a task")
             self.needs(f"{errand.name} failed: {error!r}", "hiccup")
             return
-        if isinstance(error, JsonRpcError) and error.code == errand.fails_with:
+        is_raised = isinstance(error, JsonRpcError) and error.code == errand.fails_with
+        if is_raised or self._finds_no_room(str(error)):
             return
+        if isinstance(error, JsonRpcError) and "requestState cannot be used" in str(error):
+            self.world.reach("state of an unknown key refused")
+            self.needs(f"{errand.name} failed: {error!r}", "keys")
         if errand.may_raise and not isinstance(error, RequestTimeout):
             return
         if (
@@ -505,26 +549,58 @@ class Customer(Host):
         ):
             return  # its server wrote more in one moment than may wait, and read on
         self._unauthorized(error)
-        causes = _CAUSES[type(error).__name__]
+        if self.world.has_keys and errand.method == "tools/call":
+            self._check_kept(made, error)
         is_away = any(kind == "disconnect" for kind, _ in errand.steps)
         if errand.name in self.world.stopped and not is_away and self.kind != "stdio":
             self._check_last_answer(made, error)
-        if isinstance(error, RequestRefused) and self.kind in ("sse", "any"):
-            causes = _ANY  # its stream has broken, and only the server knows that yet
+        self.needs(f"{errand.name} failed: {error!r}", *self._causes_of(made, error))
+
+    def _causes_of(self, made: Made, error: CallError) -> tuple[str, ...]:
+        """Return what must have happened before a call may fail in this way."""
+        causes = _CAUSES[type(error).__name__]
+        if not made.errand.is_safe or made.errand.lasts:
+            causes = (*causes, "gateway", "page")  # its outcome is unknown, which is told
+        if isinstance(error, (RequestRefused, SessionLost)) and self.kind in ("sse", "any"):
+            causes = (*causes, *_ANY)  # its stream has broken, and only the server knows that yet
+        if isinstance(error, RequestRefused) and "HTTP 503" in str(error):
+            causes = (
+                *causes,
+                "crowd",
+            )  # a relay had no room, and the rest of its reason was cut off
         if isinstance(error, RequestTimeout) and self._can_resume(made):
             causes = tuple(cause for cause in causes if cause != "silence")
-        self.needs(f"{errand.name} failed: {error!r}", *causes)
+        return causes
+
+    def _check_kept(self, made: Made, error: CallError) -> None:
+        """Fail if a call with a key is lost by what only happens to its connections."""
+        if not (self.causes | self.world.causes) & _LOSES_KEYS:
+            self.world.fail("keys", f"{made.errand.name} is lost: {error!r} (of {self.causes})")
+
+    def _finds_no_room(self, reason: str) -> bool:
+        """Whether a relay had no room for a call, which happens to a client that makes many."""
+        if "crowded relay" not in self.world.features or not _CROWDED.search(reason):
+            return False
+        if "crowd" in self.causes:
+            self.world.reach("client that makes many calls refused for lack of room")
+        elif not (self.causes | self.world.causes) & {*_ANY}:  # what it has lost may still run
+            self.world.fail("shares", f"{self.name} is refused for the calls of others: {reason}")
+        return True
 
     def _check_question(self, made: Made, error: CallError) -> None:
         """A single request about a task has failed."""
         is_foreign = self.world.authentication and self.principal != made.errand.principal
         is_refused = isinstance(error, JsonRpcError) and error.code == INVALID_PARAMS
+        if is_refused and self.world.tasks.may_be_gone((made.errand.params or {})["taskId"]):
+            return
         if is_refused != is_foreign and not isinstance(error, Disconnected | RequestRefused):
             self.needs(f"{made.errand.name} failed: {error!r}", *_ANY)
             if is_refused:
                 self.world.fail("tasks", f"{made.errand.name}: the task is unknown")
         elif not is_refused:
-            self.needs(f"{made.errand.name} failed: {error!r}", *_ANY)
+            # What the application asks once is not repeated: a proxy may have refused it.
+            proxy = ("gateway", "page") if isinstance(error, RequestRefused) else ()
+            self.needs(f"{made.errand.name} failed: {error!r}", *_ANY, *proxy)
 
     def _can_resume(self, made: Made) -> bool:
         """Whether the client has had events of a call with ids: then no silence is for ever."""
@@ -540,7 +616,8 @@ class Customer(Host):
     def _progressed(self, made: Made, progress: float) -> None:
         if made.end is not None:
             self.world.fail("order", f"{made.errand.name}: progress after the end")
-        is_again = self.world.is_repeated(made.errand)
+        # A task whose last states the store has lost is at an earlier one again.
+        is_again = self.world.is_repeated(made.errand) or self.world.tasks.is_lost(made.task_id)
         if made.reports and progress <= made.reports[-1] and not is_again:
             self.world.fail(
                 "order", f"{made.errand.name}: progress {progress} after {made.reports}"
@@ -549,8 +626,22 @@ class Customer(Host):
         expected = self.world.subject_of(made.errand).reports
         if made.task_id is not None:  # only the newest is told
             expected = [number for number in expected if number in made.reports]
-        if not is_again:
+        if not (is_again or self.world.may_miss(made.errand)):
             self._check_gaps(made, made.reports, expected)
+
+    def _ticked(self, params: Any) -> None:
+        """It is told what the server tells to it alone: once, and in order."""
+        tick = (params["from"], params["number"])
+        self.ticks[tick] += 1
+        if params["to"] != self.name:
+            self.world.fail("isolation", f"{self.name} is told what is for {params['to']}")
+        if "store" in self.world.causes:
+            return  # what a store has lost of a stream is forwarded to it again
+        if self.ticks[tick] > 1:
+            self.world.fail("order", f"{self.name} is told {tick} twice")
+        later = [number for name, number in self.ticks if name == tick[0] and number > tick[1]]
+        if later:
+            self.world.fail("order", f"{self.name} is told {tick} after {later}")
 
     def _notified(self, handle: int | None, method: str, params: Any) -> None:
         if method == TASK_CHANGED and handle is not None:
@@ -560,17 +651,7 @@ class Customer(Host):
         if method == UPDATED:
             self._updated(params["uri"])
         if method == TICK:
-            tick = (params["from"], params["number"])
-            self.ticks[tick] += 1
-            if params["to"] != self.name:
-                self.world.fail("isolation", f"{self.name} is told what is for {params['to']}")
-            if "store" in self.world.causes:
-                return  # what a store has lost of a stream is forwarded to it again
-            if self.ticks[tick] > 1:
-                self.world.fail("order", f"{self.name} is told {tick} twice")
-            later = [number for name, number in self.ticks if name == tick[0] and number > tick[1]]
-            if later:
-                self.world.fail("order", f"{self.name} is told {tick} after {later}")
+            self._ticked(params)
             return
         if method != MARK:
             return
@@ -588,7 +669,7 @@ class Customer(Host):
         if isinstance(made.end, CallCompleted) and not self.world.is_repeated(made.errand):
             self.world.fail("order", f"{made.errand.name}: {place} is told after the end")
         made.marks.append(place)
-        if not self.world.is_repeated(made.errand):
+        if not self.world.may_miss(made.errand):
             self._check_gaps(made, [step for _, step in made.marks], made.errand.marks)
 
     def _check_gaps(self, made: Made, told: Sequence[float], expected: Sequence[float]) -> None:
@@ -598,6 +679,8 @@ class Customer(Host):
 
     def _updated(self, uri: str) -> None:
         """It is told of what it has subscribed to, once, and not when it has unsubscribed."""
+        if uri == f"{self.folder}/" and "relay" in self.world.features:
+            return  # a relay has subscribed anew to the folder, in which anything may have changed
         self.updates[uri] += 1
         if not uri.startswith(f"{self.folder}/") or self.subscribes_at is None:
             self.world.fail("isolation", f"{self.name} is told of {uri}")
@@ -643,12 +726,15 @@ class Customer(Host):
     def lacks_answer(self, marker: Any, seconds: float) -> None:
         """A server has waited in vain for an answer; this is no wonder if there was none."""
         if seconds > 60 and tuple(marker) in self.answered and not self.closes_early:
-            causes = (*_CAUSES["RequestTimeout"], "stall", "ghost", "end", "stop")
+            # "login": it waits for a token, which a person has not allowed yet.
+            causes = (*_CAUSES["RequestTimeout"], "stall", "ghost", "end", "stop", "login")
             self.needs(f"the answer to {marker} has not arrived", *causes)
 
     def is_ignored(self, what: str) -> None:
         """A server goes on with what its application has cancelled."""
-        self.needs(what, *_ANY)
+        # "several": a kept connection may lead to another instance again and again. A notification
+        # that a proxy has refused is not sent again; that it was not delivered is told.
+        self.needs(what, *_ANY, "standstill", "several", "gateway", "page")
 
     def _reconnects(self, event: Reconnecting) -> None:
         kind = "listener" if event.call is None else "call"
@@ -658,6 +744,7 @@ class Customer(Host):
         self.world.reach(f"{kind} {how}")
         if event.call is not None:
             made = self.calls[event.call]
+            self._finds_no_room(event.reason)
             made.is_told_of_end = False  # a new subscription tells it again
             if made.task_id is not None:
                 self.world.reach("task asked for again")
@@ -784,6 +871,10 @@ class Customer(Host):
             self.in_session.append(effect)
         if b'"method":"subscriptions/listen"' in effect.body:
             self.subscriptions += 1
+        if b'"method":"sansmcp/reclaim"' in effect.body:
+            self.world.reach("call asked for the rest of")
+            self.gets.append(effect)
+            self.in_session.append(effect)
         self._opened.add(effect.exchange)
         if self.seat is not None and self.seat.opens(effect):
             return
@@ -805,7 +896,22 @@ class Customer(Host):
             self.world.reach("connection used again")
         wire = connection.driver
         wire.exchange = effect.exchange
-        wire.send(data)
+        wire.proxy.sends(effect, data, f"{self.name} proxy {effect.exchange}")
+        self._may_be_delivered_twice(effect)
+
+    def _may_be_delivered_twice(self, effect: OpenExchange) -> None:
+        """A proxy may deliver a request of a call a second time, here or at another instance."""
+        world, name = self.world, f"{self.name} delivered twice {effect.exchange}"
+        if "doubled posts" not in world.features or effect.head.method != b"POST":
+            return
+        if (call := call_in(effect)) and self.version and world.strikes(name, 0.3):
+            # The first may be refused by one instance and the second run by another. A call without
+            # room for its key runs as one without.
+            if not world.has_keys or {"several", "no room"} & world.causes:
+                world.doubled.add(call)
+            world.reach("call delivered twice")
+            delay = world.fates.pick(f"{name} after", (0.0, 0.1, 2.0))
+            world.clock.call_later(delay, lambda: world.double(self, effect, name))
 
     def _may_double(self, effect: OpenExchange) -> None:
         """What resumes a stream may come a second time, while the first one is still open."""
@@ -838,6 +944,10 @@ class Instance(Host):
         """Before which of its effects and events it dies."""
         self._steps = 0
         self._awaited: dict[ServerCall, int] = {}
+        self._still_until = -1.0
+        """When its process goes on."""
+        self._held: deque[Callable[[], None]] = deque()
+        """What has come while it stood still."""
         self.seat = StoreSeat(self, store)
         self._used: set[Peer] = set()
         """The sessions that have made calls here."""
@@ -852,6 +962,57 @@ class Instance(Host):
         """The names of the calls whose handlers run."""
         return {_errand_of(call) for call in self.scripts}
 
+    # A process that stands still
+
+    @property
+    def stands_still(self) -> bool:
+        """Whether its whole process does nothing at present."""
+        return self.world.clock.now < self._still_until
+
+    @property
+    def naps(self) -> bool:
+        """Whether its application takes no events."""
+        return super().naps or self.stands_still
+
+    def stand_still(self, seconds: float) -> None:
+        """Do nothing at all for so long: what comes waits, and is read then, or after the timers.
+
+        What it has asked of its store is done meanwhile.
+        """
+        if not self.is_alive or self.stops:
+            return
+        self.world.tell(f"{self.name} stands still for {seconds} s")
+        self.world.reach("instance stands still")
+        self.world.causes.add("standstill")
+        if self.scripts:
+            self.world.reach("instance stands still while a handler runs")
+        self._still_until = self.world.clock.now + seconds
+        self.seat.troubled_at = self.seat.excused_at = (
+            self._still_until
+        )  # what it does late has this reason
+        timers_first = self.world.fates.number(f"{self.name} wakes for its timers") < 0.5
+
+        def wake() -> None:
+            if not self.is_alive:
+                return
+            self.world.tell(f"{self.name} goes on")
+            if timers_first:
+                self._time_passes(self.now)
+            for wire in tuple(self.wires):
+                wire.pull()
+            while self._held and self.is_alive:
+                self._held.popleft()()
+            self.touch()
+
+        self.world.clock.call_at(self._still_until, wake)
+
+    def when_awake(self, act: Callable[[], None]) -> None:
+        """Do something now, or as soon as the process goes on."""
+        if self.stands_still:
+            self._held.append(act)
+        else:
+            act()
+
     def drain(self) -> None:
         """Perform all effects and take all events."""
         while self._goes_on():
@@ -862,11 +1023,11 @@ class Instance(Host):
                 break
             elif self._step():
                 self._happened(event)
-        if self.is_alive:
+        if self.is_alive and not self.stands_still:
             self.arm()
 
     def _goes_on(self) -> bool:
-        return self.is_alive
+        return self.is_alive and not self.stands_still
 
     def _step(self) -> bool:
         """Count something that it does; False if it dies before."""
@@ -915,7 +1076,7 @@ class Instance(Host):
         delay = 0.01 * self.world.fates.number(f"{name} {self._steps}")
         if self.world.issuer is not None:
             delay += self.world.issuer.verifying_takes(f"{self.name} {self._steps}")
-        self.world.clock.call_later(delay, tell)
+        self.world.clock.call_later(delay, lambda: self.when_awake(tell))
 
     def sends(self, data: bytes) -> None:
         """Look at what is sent: nothing is, before it is stored."""
@@ -930,9 +1091,9 @@ class Instance(Host):
 
     def tick(self, number: int, *, is_last: bool = False) -> None:
         """Tell each session something that belongs to no call."""
-        if not self.is_alive:
+        if not self.is_alive or self.stands_still:
             return
-        for session in self.server.sessions:
+        for session in () if self.world.relays else self.server.sessions:
             name = session.client_info.get("name", "")
             params = {"from": self.name, "number": number, "to": name}
             if session.notify(TICK, params, now=self.now) and is_last:
@@ -1128,10 +1289,14 @@ class Instance(Host):
             if isinstance(pause, int):
                 self._awaited[call] = pause
             else:
-                self.world.clock.call_later(pause, lambda: self._go_on(call, None))
+                self.world.clock.call_later(
+                    pause, lambda: self.when_awake(lambda: self._go_on(call, None))
+                )
         except StopIteration as end:
             del self.scripts[call]
             self._answer(call, end.value)
+        except RequestCancelled:
+            self.scripts.pop(call, None)  # it asks, and its call has ended or gone elsewhere
         except (JsonRpcError, LocalProtocolError) as error:
             del self.scripts[call]
             call.respond_exception(error, now=self.now)
@@ -1154,6 +1319,8 @@ _UNAUTHORIZED = re.compile(
     "Authorization failed|The server refused the request . times|The server requires? (the|further)"
 )
 """In the reason of everything that gets no token."""
+_CROWDED = re.compile("Too many calls are running|max_pending_calls")
+"""In the reason for which a relay begins no call."""
 _ANY = (
     "cut",
     "refused",
@@ -1177,7 +1344,9 @@ _ANY = (
 )
 _LOSES = {"store", "evicted", "jump", "end", "stop"}
 """After these a server may give up what it has to store."""
-_EXPIRES = ("kill", "end", "end by stop", "store", "evicted", "jump", "sessions")
+_LOSES_KEYS = {"kill", "stop", "end by stop", "no room", "several", "silence", "stall", "impatient"}
+"""After these a call with a key may be lost."""
+_EXPIRES = ("kill", "end", "end by stop", "store", "evicted", "jump", "sessions", "forgotten")
 _CAUSES = {
     "Disconnected": _ANY,
     "SessionLost": _EXPIRES,
@@ -1185,8 +1354,11 @@ _CAUSES = {
         *("silence", "kill", "store", "jump", "evicted", "impatient", "unanswered"),
         "unauthorized",
     ),
-    "JsonRpcError": (*(set(_ANY) - {"hiccup"}), "unanswered", "declined", "slow"),
-    "RequestRefused": (*_EXPIRES, "stop", "hiccup", "cut off", "redirected"),
+    "JsonRpcError": (
+        *(set(_ANY) - {"hiccup"}),
+        *("unanswered", "declined", "slow", "standstill", "keys"),
+    ),
+    "RequestRefused": (*_EXPIRES, "stop", "rate", "hiccup", "cut off", "redirected"),
     "ProcessEnded": ("kill",),
     "RequestCancelled": (),
     "InvalidResponse": (),

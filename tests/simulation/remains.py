@@ -10,6 +10,7 @@ from collections.abc import Container, Hashable, Iterable, Iterator
 from sansmcp import Client, Server, ServerCall, StreamKey
 from sansmcp.server.calls import RunningCall
 from sansmcp.server.exchange import ServerExchange
+from sansmcp.server.keyed_calls import KeyedCall
 from sansmcp.server.legacy.sessions import LegacySession
 from sansmcp.server.logs import LogReader
 from sansmcp.server.modern.running_task import RunningTask
@@ -23,6 +24,18 @@ from .network import Wire
 def unsent_bytes(server: Server) -> int:
     """Bytes that wait for all readers."""
     return server._core.unsent.total  # noqa: SLF001
+
+
+def running_tasks(server: Server) -> int:
+    """Return how many tasks have handlers that run here."""
+    return len(server._tasks._running)  # noqa: SLF001
+
+
+def has_room_for_tasks(server: Server) -> bool:
+    """Return whether the handler of another task may run here."""
+    table = server._tasks  # noqa: SLF001
+    taken = table._principals.total + table._appends.claims.total  # noqa: SLF001
+    return taken < table._core.limits.max_tasks  # noqa: SLF001
 
 
 def timers_of_the_ended(machine: Client | Server) -> Iterator[str]:
@@ -42,6 +55,8 @@ def timers_of_the_ended(machine: Client | Server) -> Iterator[str]:
                 yield "a timer of a question that is answered"
             case Timer.TASK, RunningCall(is_running=False):
                 yield "a timer of a call that has ended"
+            case Timer.RECLAIM, KeyedCall(responder=None):
+                yield "a timer of a call that has ended"
             case Timer.STORED, RunningTask() if key not in machine._tasks._running.values():  # noqa: SLF001
                 yield "a timer of a task that has ended"
             case _:
@@ -58,9 +73,10 @@ def _alive(client: Client, timer: Timer) -> Container[Hashable]:
         case Timer.RECONNECT | Timer.STREAM_IDLE:
             requests = (*client._calls.values(), *client._own.values())  # noqa: SLF001
             streams = [each.number for each in requests if each.stream is not None]
-            return streams if client._standalone is None else [*streams, 0]  # noqa: SLF001
+            is_silent = client._standalone is None and client._http_sse is None  # noqa: SLF001
+            return streams if is_silent else [*streams, 0]
         case Timer.DISCARD_RESPONSE:
-            return client._exchanges  # noqa: SLF001
+            return client._http.open_exchanges  # noqa: SLF001
         case Timer.POST:
             return client._posts._all  # noqa: SLF001
         case _:
@@ -193,6 +209,8 @@ def stuck_readers(server: Server) -> Iterator[str]:
                 yield f"keeps a response open that nothing is sent to: {stream.key}"
             elif stream._reading is None and stream._appending is None:  # noqa: SLF001
                 last = stream.next_seq - 1
+                if stream in server._core.gathering:  # noqa: SLF001
+                    last -= len(stream._unstored)  # noqa: SLF001 - a timer appends them
                 if stream.state is LogState.REMOTE:
                     last = stream._stored  # noqa: SLF001
                 if stream._position < last:  # noqa: SLF001
@@ -205,9 +223,9 @@ def of_client(client: Client) -> Iterator[str]:
     """What a client has that is closed."""
     if client.next_deadline() is not None:
         yield f"has a deadline: {client.next_deadline()}"
-    authorizing = client._authorizing  # noqa: SLF001
+    authorizing = client._http.authorizing  # noqa: SLF001
     for what, left in (
-        ("exchanges", client._exchanges),  # noqa: SLF001
+        ("exchanges", client._http.open_exchanges),  # noqa: SLF001
         ("calls", client._calls),  # noqa: SLF001
         ("requests of its own", client._own),  # noqa: SLF001
         ("ids", client._by_id),  # noqa: SLF001

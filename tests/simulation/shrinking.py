@@ -14,15 +14,21 @@ def kind_of(problem: str) -> str:
     return re.sub(r"\d+|'[^']*'", "#", problem.split("(of ")[0])[:60]
 
 
-def shrink(seed: int, *, seconds: float, clock: Callable[[], float] = time.monotonic) -> World:
+def shrink(
+    seed: int,
+    *,
+    seconds: float,
+    kind: str | None = None,
+    clock: Callable[[], float] = time.monotonic,
+) -> World:
     """Leave out accidents, features, calls and clients for as long as the same thing goes wrong.
 
     Returns the run of what is left, with its story.
     """
     ends_at = clock() + seconds
-    first = World(seed).run()
+    first = World(seed, kind=kind).run()
     assert first.problem is not None, "this seed does not fail"
-    kind = kind_of(first.problem)
+    wanted = kind_of(first.problem)
     without: frozenset[str] = frozenset()
     candidates = list(dict.fromkeys(first.fates.struck))
     size = max(len(candidates) // 2, 1)
@@ -30,12 +36,12 @@ def shrink(seed: int, *, seconds: float, clock: Callable[[], float] = time.monot
         position = 0
         while position < len(candidates) and clock() < ends_at:
             chunk = candidates[position : position + size]
-            tried = World(seed, without | frozenset(chunk)).run()
-            if tried.problem is not None and kind_of(tried.problem) == kind:
+            tried = World(seed, without | frozenset(chunk), kind=kind).run()
+            if tried.problem is not None and kind_of(tried.problem) == wanted:
                 without |= frozenset(chunk)
                 struck = set(tried.fates.struck)
                 candidates = [name for name in candidates if name in struck]
             else:
                 position += size
         size //= 2
-    return World(seed, without, story=True).run()
+    return World(seed, without, kind=kind, story=True).run()

@@ -7,6 +7,7 @@ all the time, so a world needs no expectations of its own.
 
 from __future__ import annotations
 
+import math
 import signal
 import traceback
 import zlib
@@ -20,9 +21,11 @@ import attrs
 from sansmcp import (
     App,
     Client,
+    Entry,
     KnownServers,
     Limits,
     MemoryStore,
+    RateLimit,
     ReconnectPolicy,
     Server,
     ServerCall,
@@ -35,17 +38,19 @@ from sansmcp.codecs import jsonrpc
 from sansmcp.codecs.jsonrpc import METHOD_NOT_FOUND, UNSUPPORTED_VERSION
 from sansmcp.effects import OpenExchange
 from sansmcp.errors import RequestTimeout
+from sansmcp.events import CallCompleted
 from sansmcp.http11_parser import Http11Parser
 from sansmcp.messages import Request
 from sansmcp.meta_keys import LISTEN
 from sansmcp.revisions import HANDSHAKE_VERSIONS, REVISIONS
 from sansmcp.server.refusals import no_handshake
+from sansmcp.states import ClientState
 from sansmcp.tasks import METHODS as ABOUT_TASKS
 from sansmcp.tasks import RESULT_TYPE
 from sansmcp.testing import VirtualClock, sequential_tokens
 from sansmcp.trace import Tracer
 
-from . import authorization, remains
+from . import authorization, kinds, relays, remains
 from .batches import PRINCIPAL, VERSION, Batcher
 from .fates import Fates
 from .network import Wire
@@ -136,6 +141,7 @@ CHECKERS = {
     "bounds": "unsent bytes, stores and rounds stay within their limits",
     "listening": "who listens is told, once there are no accidents",
     "openings": "a client that is opened once there are no accidents connects",
+    "recovery": "a client that is connected can make calls once there are no accidents",
     "deadlines": "no deadline stays in the past",
     "timers": "nothing that has ended has a timer",
     "quiet": "machines do not keep themselves or each other busy for ever",
@@ -144,6 +150,8 @@ CHECKERS = {
     "woken": "a log is read soon of whose change the store has told",
     "leases": "only the dead are taken for dead, and clients that wait for them are told soon",
     "tasks": "an end of a task never changes, an answer counts once, a cancellation ends it",
+    "keys": "a call with a key is lost only with its server, or if the server has no room for it",
+    "shares": "a client of a relay that makes few calls finds room, however many others make",
     "handles": "a call whose client has the handle of a task ends as the task does",
     "nothing left": "when all clients have left, servers and clients hold nothing",
     **authorization.CHECKERS,
@@ -261,6 +269,7 @@ SOMETIMES = (
     "wake-up lost",
     "watch begun again",
     *authorization.SOMETIMES,
+    *kinds.SOMETIMES,
 )
 """What has to be reached in some worlds, or nothing is proven about it."""
 
@@ -269,6 +278,8 @@ _TRANSPORTS = {"http": ("streamable-http",), "sse": ("http+sse",)}
 
 _UNASKING = ("sleep", "progress", "mark", "fail")
 """What a handler does whose client cannot be asked or sent away."""
+
+_ROOM = Limits().max_reclaim_bytes
 
 LAST = 99
 """The number of what is told in the end."""
@@ -298,6 +309,9 @@ _HIDES_DEATH = frozenset(
 _FAULTS_LAST = 25.0
 """Seconds."""
 _MODERN = ("2026-07-28",)
+_KEYS = (b"0123456789abcdef", b"another key, too")
+_WALL_CLOCKS = (0.0, 0.5, -3.0, 30.0, -30.0)
+"""Seconds by which the time of day of instances is ahead."""
 _NO_HANDSHAKE = no_handshake(Request(0, "initialize"), ()).message.partition(":")[0].encode()
 """In what our own server says to ``initialize`` where it serves no revision that has it."""
 _SETTLING = 4000.0
@@ -306,6 +320,14 @@ _LAST_REQUESTS = 100.0
 """Seconds within which the last request of clients that close has come."""
 _LEAVING = 8000.0
 """Seconds within which nothing may be left once all clients have closed."""
+_NOTICED = 200.0
+"""Seconds after which a client has noticed that a connection is silent on which it listens."""
+_ATTEMPTS = 3
+"""Calls that a client may make in the end until one has its result."""
+_PAUSE = 20.0
+"""Seconds between them: an instance that stops has gone then."""
+_AGAIN = 450.0
+"""Seconds within which each of them ends."""
 _STEPS = 150_000
 """Steps of a world. Most take a tenth of it at most."""
 _CPU = 8.0
@@ -368,6 +390,12 @@ class Errand:
         return [n for n, (kind, _) in enumerate(self.steps) if kind == "mark"]
 
     @property
+    def is_kept(self) -> bool:
+        """Whether a server keeps all of what a call with a key tells, until the client has it."""
+        told = [value for kind, value in self.steps if kind in ("progress", "mark")]
+        return len(told) <= 32 and sum(told) + 300 * len(told) <= 16 * 1024
+
+    @property
     def lasts(self) -> bool:
         """Whether it listens for changes, for as long as its client does."""
         return self.method == LISTEN
@@ -382,8 +410,14 @@ class World:
     """One simulated run."""
 
     def __init__(
-        self, seed: int, without: frozenset[str] = frozenset(), *, story: bool = False
+        self,
+        seed: int,
+        without: frozenset[str] = frozenset(),
+        *,
+        kind: str | None = None,
+        story: bool = False,
     ) -> None:
+        """Make a world; ``kind``: that of ``KINDS``, "" for none; None: it is drawn, too."""
         fates = self.fates = Fates(seed, without)
         self.story: deque[str] | None = deque(maxlen=4000) if story else None
         self.clock = VirtualClock()
@@ -391,10 +425,18 @@ class World:
         self.features = {
             name for name, rate in FEATURES.items() if fates.strikes(f"feature {name}", mood * rate)
         }
+        self.kind = kinds.draw(fates) if kind is None else kind
+        self.features = kinds.features_of(self.kind, self.features, fates)
+        self.has_keys = self.kind == "keyed calls"
+        """Whether calls have keys, by which they survive cuts."""
+        for name in ("bad gateway", "doubled posts") if self.has_keys else ():
+            if fates.strikes(f"keyed calls with {name}", 0.3):
+                self.features.add(name)
         if "tasks" in self.features:
-            self.features -= _NOT_WITH_TASKS
+            self.features -= kinds.never(self.kind, _NOT_WITH_TASKS)
         if "fleet" in self.features:
-            self.features = (self.features | {"cuts"}) - _NOT_IN_A_FLEET
+            self.features |= {"cuts"}
+            self.features -= kinds.never(self.kind, _NOT_IN_A_FLEET)
         self.is_faulty = True
         self.is_closing = False
         self.is_of_another_make = False
@@ -427,6 +469,8 @@ class World:
         self.promised: defaultdict[str, set[tuple[str, int]]] = defaultdict(set)
         """What instances have taken in the end for clients that listen."""
         self.homes: dict[str, Instance] = {}
+        self.doubled: set[str] = set()
+        """Calls that a proxy has delivered twice: then a server may run them twice."""
         self.greetings: Counter[tuple[str, int]] = Counter()
         self.reached: set[str] = set()
         self.states: set[int] = set()
@@ -435,7 +479,10 @@ class World:
         self.latency = fates.pick("latency", (0.0, 0.001, 0.01, 0.2))
         self.rate = fates.pick("rate", (0.3, 0.6) if "fleet" in self.features else (0.1, 0.3, 0.6))
         self.outages: list[Outage] = []
+        self.relays: list[relays.Relaying] = []
         self._draw_servers()
+        if "relay" in self.features:
+            self._draw_relay()
         self._draw_clients()
         self._draw_accidents()
 
@@ -454,6 +501,10 @@ class World:
         self.sessions = is_fleet or pick("sessions", (True, True, True, True, True, False))
         turns = self.resumable and pick("multi turn", (True, False))
         little = "small store" in self.features
+        entries = (20, 60, 150) if "evicting fleet" in self.features else (5, 8, 20, 60, 150)
+        self.are_rotated = pick("keys are rotated", (True, False))
+        is_brief = "idle expiry" in self.features
+        is_forgotten = is_fleet and "half-open" in self.features  # who is silent for _NOTICED
         self.limits = Limits(
             max_unsent_bytes=pick("unsent", (200, 200, 2000)) if small else 256 * 1024,
             replay_page_entries=pick("page", (1, 2, 3)) if small else 128,
@@ -464,16 +515,29 @@ class World:
             max_open_posts=pick("posts", (1, 2, 16)) if small else 16,
             max_sessions=pick("most sessions", (4, 6)) if "visitors" in self.features else 10_000,
             store_poll_interval=1.0 if little else pick("follow", (0.2, 0.25, 1.0)),
-            session_idle_timeout=pick("idle", (300.0, 1800.0)),
+            session_idle_timeout=pick("brief idle", (8.0, 30.0))
+            if is_brief
+            else pick("idle", (120.0, 300.0) if is_forgotten else (300.0, 1800.0)),
             lease_timeout=10.0
             if "slow store" in self.features
             else pick("lease", (10.0, 3.0, 3.0)),
-            max_stored_age=pick("age", (400.0, 900.0)),
-            max_stored_entries=pick("entries", (5, 8, 20, 60, 150)) if little else 100_000,
+            max_stored_age=pick("brief age", (30.0, 45.0, 60.0))
+            if is_brief
+            else pick("age", (400.0, 900.0)),
+            max_stored_entries=pick("entries", entries) if little else 100_000,
+            max_tasks=pick("most tasks", (1, 2, 3)) if "few tasks" in self.features else 10_000,
             input_timeout=pick("input", (5.0, 100.0)) if "silent users" in self.features else 600.0,
+            max_reclaim_bytes=pick("bytes of keys", (2500, 2500, 6000, _ROOM, _ROOM, _ROOM))
+            if self.has_keys
+            else _ROOM,
         )
-        if little:
+        if self.limits.max_reclaim_bytes < _ROOM:
+            self.reach("call that lost its key's room")
+            self.causes.add("no room")
+        if little or is_brief:
             self.causes.add("evicted")
+        if is_forgotten:
+            self.causes.add("forgotten")
         self.settings: dict[str, Any] = {
             "versions": HANDSHAKE_VERSIONS if "eras" in self.features else tuple(REVISIONS),
             "http_sse": "/sse",
@@ -487,11 +551,19 @@ class World:
             "authentication": self.authentication,
             "protected_resource": None if self.issuer is None else self.issuer.resource,
             "limits": self.limits,
+            "reclaim": self.has_keys,
         }
+        if "rate limit" in self.features:
+            self.settings["rate_limit"] = RateLimit(
+                pick("requests a second", (2.0, 5.0)), pick("burst", (2, 5))
+            )
+            self.causes.add("rate")
         if has_tasks:
             self.settings.update(
                 task_after=pick("task after", (0.0, 0.05, 0.3, 1.0, None)),
-                task_poll_interval=pick("task poll", (0.2, 1.0, 1.0, 5.0)),
+                task_poll_interval=0.2
+                if "eager readers" in self.features
+                else pick("task poll", (0.2, 1.0, 1.0, 5.0)),
                 wall_clock=lambda: self.wall_time,
             )
         self.store: NotingStore | None = None
@@ -500,6 +572,10 @@ class World:
             self.store = NotingStore(MemoryStore(self.limits), self.tasks)
         self.turns = turns
         count = pick("instances", (2, 3) if is_fleet else (1, 2, 2, 3))
+        if "large fleet" in self.features:
+            count = pick("instances of a large fleet", (4, 5))
+        if self.has_keys and count > 1 and self.shared:
+            self.causes.add("several")
         self.instances: list[Instance] = []
         self._generation = 0
         for number in range(count):
@@ -507,14 +583,80 @@ class World:
         self.all_instances = list(self.instances)
         self.processes: list[Instance] = []
 
+    def _draw_relay(self) -> None:
+        """Draw what is between all clients and the server."""
+        pick = self.fates.pick
+        kind = pick("upstream kind", ("http", "stdio", "stdio"))
+        versions = (pick("upstream version", tuple(REVISIONS)[kind == "http" :]),)
+        upstream = relays.Upstream(self, 30, kind, versions)
+        settings = {**self.settings, "shared_store": False, "authentication": False}
+        settings["multi_turn"] = False
+        server = self._new_server("relay", settings, relays.app_of_relay())
+        relaying = relays.Relaying(self, "relay", 31, server, self._store_of("relay"), upstream)
+        if self.shared:
+            relaying.seat.store = NotingStore(MemoryStore(self.limits), self.tasks)
+        self.relays.append(relaying)
+        self.clock.call_at(0.0, lambda: self._start(upstream))
+
+    def new_upstream_client(self, kind: str, versions: tuple[str, ...]) -> Client:
+        """Return the machine of a client of a relay."""
+        self._generation += 1
+        name = f"upstream.{self._generation}"
+        return Client(
+            ["server"] if kind == "stdio" else "http://localhost/mcp",
+            name="upstream",
+            jitter=self.fates.stream(f"{name} jitter"),
+            versions=versions,
+            capabilities={"elicitation": {}},
+            transports=("streamable-http",),
+            standalone_stream=True,
+            timeout=86_400.0,
+            total_timeout=86_400.0,
+            connect_timeout=300.0,
+            headers={} if kind == "stdio" else {"Authorization": "alice"},
+            reconnect=ReconnectPolicy(initial_delay=0.2, max_delay=2.0, max_attempts=60),
+            limits=attrs.evolve(self.limits, max_pending_calls=relays.ROOM)
+            if "crowded relay" in self.features
+            else self.limits,
+            tasks=False,
+            trace=self._tracer(name),
+        )
+
     def _new_instance(self, name: str, index: int) -> Instance:
         self._generation += 1
         full = f"{name}.{self._generation}"
-        server = self._new_server(full, self.settings)
+        server = self._new_server(full, {**self.settings, **self._settings_of(full)})
         instance = Instance(self, full, index, server, self._store_of(full))
         if self.strikes(f"{full} kill", self.rate * ("kills" in self.features)):
             instance.kill_at = 1 + int(150 * self.fates.number(f"{full} kill at") ** 2)
         return instance
+
+    def _settings_of(self, name: str) -> dict[str, Any]:
+        """What an instance has set otherwise than the others."""
+        settings: dict[str, Any] = {}
+        if "clocks differ" in self.features and "tasks" in self.features:
+            ahead = self.fates.pick(f"{name} wall clock is ahead", _WALL_CLOCKS)
+            settings["wall_clock"] = lambda: self.wall_time + ahead
+        if "other keys" in self.features:
+            settings["state_signer"] = self._signer(name)
+        return settings
+
+    def _signer(self, name: str) -> StateSigner:
+        """What signs the states of an instance, which may have other keys than others.
+
+        While keys are rotated, all instances know both. Else some know one of them only.
+        """
+        keys: tuple[bytes, ...] = (b"0123456789abcdef",)
+        if "other keys" in self.features:
+            keys = self.fates.pick(f"{name} keys", (_KEYS, _KEYS[::-1]))
+            if not self.are_rotated and self.fates.number(f"{name} knows one key") < 0.5:
+                keys = keys[:1]
+                self.causes.add("keys")
+        return StateSigner(keys=keys, clock=lambda: self.clock.now, lifetime=1e6)
+
+    def is_newer(self, name: str) -> bool:
+        """Whether an instance is of a later version than others at the same store."""
+        return self.fates.number(f"{name} is newer") < 0.4
 
     def _store_of(self, name: str) -> NotingStore | None:
         """What an instance opens when it is started; stores that are not shared are empty then."""
@@ -522,7 +664,20 @@ class World:
             return self.store
         return NotingStore(MemoryStore(self.limits), self.tasks)
 
-    def _new_server(self, name: str, settings: dict[str, Any]) -> Server:
+    def _new_server(
+        self, name: str, settings: dict[str, Any], relay_app: App | None = None
+    ) -> Server:
+        app = self._new_app() if relay_app is None else relay_app
+        given: dict[str, Any] = {"state_signer": self._signer(name), **settings}
+        return Server(
+            app,
+            new_token=sequential_tokens(f"token-of-{name.replace('.', '-')}"),
+            trace=self._tracer(name),
+            http11=self._http11(name),
+            **given,
+        )
+
+    def _new_app(self) -> App:
         app = App(
             "world",
             capabilities={"tools": {"listChanged": True}, "resources": {"subscribe": True}},
@@ -540,16 +695,7 @@ class World:
             scopes=needed.get("tools/call", set()),
         )
         call_handler(_unused)
-        return Server(
-            app,
-            new_token=sequential_tokens(f"token-of-{name.replace('.', '-')}"),
-            state_signer=StateSigner(
-                keys=(b"0123456789abcdef",), clock=lambda: self.clock.now, lifetime=1e6
-            ),
-            trace=self._tracer(name),
-            http11=self._http11(name),
-            **settings,
-        )
+        return app
 
     def _http11(self, name: str) -> Http11Parser | None:
         """What reads heads of HTTP; None: the default."""
@@ -568,7 +714,9 @@ class World:
         self.customers: list[Customer] = []
         self.known_servers = KnownServers()
         eras = "eras" in self.features
-        count = pick("clients", (1, 1, 2, 2, 3)) + (self.issuer is not None)
+        is_crowded = "crowded relay" in self.features
+        counts = (2, 3) if is_crowded else (1, 1, 2, 2, 3)
+        count = pick("clients", counts) + (self.issuer is not None)
         for index in range(count + eras):
             name = f"c{index}"
             if index and not fates.strikes(name, 1.0):
@@ -581,7 +729,15 @@ class World:
             versions = {
                 "http": _MODERN
                 if has_tasks
-                else (pick(f"{name} version", tuple(REVISIONS)[1 : -1 if is_fleet else None]),),
+                else (
+                    pick(
+                        f"{name} version",
+                        _MODERN
+                        if {"modern fleet", "other keys"} & self.features
+                        and fates.number(f"{name} is modern") < 0.6
+                        else tuple(REVISIONS)[1 : -1 if is_fleet else None],
+                    ),
+                ),
                 "sse": ("2024-11-05",),
                 "stdio": (pick(f"{name} version", tuple(REVISIONS)),),
                 "any": tuple(REVISIONS)
@@ -592,9 +748,19 @@ class World:
                 kind, versions = "any", tuple(REVISIONS)
             elif "batches" in self.features and fates.number(f"{name} batches") < 0.4:
                 kind, versions = "stdio", (VERSION,)
+            if "half-open" in self.features and not is_plain:
+                kind = pick(f"{name} half-open kind", ("http", "sse"))
+                modern = pick(f"{name} half-open is modern", (True, False))
+                versions = _MODERN if modern else tuple(REVISIONS)[1:-1]
+                versions = ("2024-11-05",) if kind == "sse" else (pick(f"{name} at", versions),)
             principal = pick(f"{name} principal", ("alice", "bob"))
             if self.issuer is not None:
                 principal = pick(f"{name} account", ("alice", "alice", "alice", "bob"))
+            if self.has_keys:
+                kind, versions = "http", _MODERN
+            if self.relays:  # a relay serves one user
+                kind, principal = "http", "alice"
+                versions = (pick(f"{name} version", tuple(REVISIONS)[1:]),)
             impatient = "impatient" in self.features
             timeout = pick(f"{name} timeout", (1.0, 5.0, 20.0)) if impatient else 200.0
             target: Any = "http://localhost/sse" if kind == "sse" else "http://localhost/mcp"
@@ -602,6 +768,8 @@ class World:
             credentials: Any = {"headers": {} if kind == "stdio" else {"Authorization": principal}}
             if self.issuer is not None and is_protected:
                 credentials = authorization.settings_of(self, name, self.issuer, principal)
+            if self.has_keys:
+                credentials["random_bytes"] = self._random_bytes(name)
             client = (authorization.WatchedClient if is_protected else Client)(
                 ["server"] if kind == "stdio" else target,
                 name=name,
@@ -618,6 +786,7 @@ class World:
                 known_servers=self.known_servers,
                 limits=self.limits,
                 tasks=follows_tasks,
+                reclaim=self.has_keys,
                 trace=self._tracer(name),
                 http11=self._http11(name),
                 **credentials,
@@ -629,6 +798,7 @@ class World:
                 customer.seat = authorization.Seat(customer, self.issuer, principal)
             customer.offers = versions
             customer.has_listener = pick(f"{name} listen", (True, False))
+            customer.causes |= {"crowd"} if is_crowded and index == 0 else set[str]()
             if self.issuer is not None and index:  # some find what others have stored
                 customer.begins_at = pick(f"{name} begins", (0.0, 1.0, 4.0, 8.0))
             if index == count:
@@ -637,6 +807,10 @@ class World:
             self.customers.append(customer)
             self._draw_errands(customer, principal)
             self.clock.call_at(customer.begins_at, lambda c=customer: self._start(c))  # type: ignore[misc]
+
+    def _random_bytes(self, name: str) -> Callable[[int], bytes]:
+        numbers = self.fates.stream(f"{name} random bytes")
+        return lambda count: bytes(int(256 * numbers()) for _ in range(count))
 
     def _start(self, customer: Customer) -> None:
         if customer.closes_early:
@@ -647,7 +821,11 @@ class World:
 
     def _draw_errands(self, customer: Customer, principal: str) -> None:
         fates, pick = self.fates, self.fates.pick
-        for number in range(pick(f"{customer.name} calls", (1, 1, 2, 3, 4))):
+        counts: tuple[int, ...] = (3, 4, 5) if "few tasks" in self.features else (1, 1, 2, 3, 4)
+        is_crowd = "crowd" in customer.causes
+        if "crowded relay" in self.features:
+            counts = (relays.CROWD,) if is_crowd else (1, 1, 2)
+        for number in range(pick(f"{customer.name} calls", counts)):
             name = f"{customer.name}.{number}"
             if (number or customer.index > 10) and not fates.strikes(name, 1.0):
                 continue
@@ -661,8 +839,12 @@ class World:
             latest = 3.0 if self.issuer is None else 15.0  # when tokens have expired
             at = customer.begins_at + fates.between(f"{name} at", 0.0, latest)
             steps = [] if method == "tools/list" else self._draw_steps(name)
-            if "fleet" in self.features and fates.strikes(f"{name} goes on", 0.6):
-                steps[:0] = [("mark", 0), ("sleep", 12.0), ("mark", 0)]
+            is_long = "standstill" in self.features  # it runs on while an instance stands still
+            if {"fleet", "standstill"} & self.features and fates.strikes(f"{name} goes on", 0.6):
+                steps[:0] = [("mark", 0), ("sleep", 40.0 if is_long else 12.0), ("mark", 0)]
+            if is_crowd:
+                method, params = "tools/call", {"name": "t", "arguments": {"call": name}}
+                steps = [("sleep", 60.0)]
             if cancels and fates.strikes(f"{name} lasts", 0.8):
                 steps.insert(0, ("sleep", 40.0))  # long enough to see whether it is cancelled
             cancel_after = pick(f"{name} cancel after", (0.0, 0.01, 0.05, 0.1, 0.5, 2.0, 8.0))
@@ -753,6 +935,11 @@ class World:
         elif {"windows", "small limits"} <= self.features and fates.number(f"{name} floods") < 0.4:
             style = "chatty"  # its client is slow
         own = ["turn", "become", "become"] if "tasks" in self.features else []
+        has_states = "other keys" in self.features and fates.number(f"{name} has states") < 0.5
+        if "eager readers" in self.features or has_states:
+            style = "turns"
+        elif "few tasks" in self.features:
+            style = pick(f"{name} style of few tasks", ("turns", "turns", style))
         style = "turns" if own and style == "asks" else style  # tasks are asked in turns only
         if own and self.tasks.is_restartable:
             own += ["save", "save"]
@@ -780,7 +967,20 @@ class World:
                 "become": (0,),
                 "save": (0,),
             }
+            if self.relays and kind == "mark":
+                kind = "progress"  # what a process logs belongs to no call
             steps.append((kind, pick(f"{step} value", values[kind])))
+        if pick("bursts", (False, False, True)) and pick(f"{name} bursts", (False, True)):
+            # So many that the server gathers them, and lets them leave together.
+            kind = "progress" if self.relays else "mark"
+            place = pick(f"{name} place of a burst", (0, len(steps)))
+            size = pick(f"{name} size of a burst", (9, 20, 50))
+            burst: list[tuple[str, Any]] = [(kind, 0), ("sleep", 0)] * size
+            if style != "asks" and pick(f"{name} leaves after a burst", (False, True)):
+                burst.append(("disconnect", 0.3))
+            steps[place:place] = burst
+        if "few tasks" in self.features:
+            steps.append(("sleep", 3.0))
         if fates.strikes(f"{name} fails", 0.05):
             steps.append(("fail", -32050))
         return steps
@@ -796,6 +996,12 @@ class World:
         if "eras" in self.features:
             later(fates.between("era ends", 3.0, 10.0), self._change_era)
         self._draw_outages()
+        self._draw_losses()
+        if "standstill" in self.features:
+            for instance in self.instances:
+                self._draw_standstill(instance)
+        for customer in self.customers if "half-open" in self.features else ():
+            self._draw_silence(customer)
         early = [customer for customer in self.customers if not customer.is_late]
         for host in (*early, *self.instances):
             for feature, act in (
@@ -828,10 +1034,59 @@ class World:
             if index is not None and ends - begins >= self.limits.lease_timeout / 2:
                 self.causes.add("cut off")
             self.clock.call_at(ends, self._store_comes_back)
+        if "full store" in self.features:
+            begins = fates.between("store full from", 0.3, 8.0)
+            lease = self.limits.lease_timeout
+            ends = begins + fates.pick("store full for", (1.0, lease, 1.5 * lease, 16.0))
+            ends = min(ends, _FAULTS_LAST - 0.1)
+            self.outages.append(Outage(begins=begins, ends=ends, instance=None, is_full=True))
+            self.clock.call_at(begins, lambda: self.tell("the store takes nothing more"))
+            self.clock.call_at(ends, lambda: self.tell("the store takes appends again"))
 
-    def is_store_away(self, index: int) -> bool:
-        """Whether the instances of an index cannot reach their store."""
-        return any(outage.concerns(index, self.clock.now) for outage in self.outages)
+    def _draw_losses(self) -> None:
+        """Draw when the store loses everything, or what it got since some moment."""
+        store, fates = self.store, self.fates
+        if store is None:
+            return
+        at = fates.between("store loses at", 0.5, 18.0)
+        if "lost store" in self.features:
+
+            def lose() -> None:
+                self._store_loses("everything")
+                store.lose_all()
+                self.tasks.lose(-math.inf)
+
+            self.clock.call_at(at, lose)
+        if "old store" in self.features:
+            since = at * fates.number("store loses since")
+
+            def keep() -> None:
+                go_back = store.lose_since()
+
+                def lose() -> None:
+                    self._store_loses(f"what it got since {since:.3f}")
+                    go_back()
+                    self.tasks.lose(since)
+
+                self.clock.call_at(at, lose)
+
+            self.clock.call_at(since, keep)
+
+    def _store_loses(self, what: str) -> None:
+        self.tell(f"the store loses {what}")
+        self.reach("store loses much")
+        self.causes.add("store")
+
+    def is_store_away(self, index: int, *, appends: bool = False) -> bool:
+        """Whether the instances of an index cannot reach their store, or cannot append to it."""
+        now = self.clock.now
+        return any(outage.concerns(index, now, appends=appends) for outage in self.outages)
+
+    @property
+    def is_store_full(self) -> bool:
+        """Whether the store takes nothing more from any instance."""
+        full = (outage for outage in self.outages if outage.is_full)
+        return any(outage.concerns(-1, self.clock.now, appends=True) for outage in full)
 
     def _store_comes_back(self) -> None:
         self.tell("the store is in reach again")
@@ -840,6 +1095,23 @@ class World:
                 instance.seat.come_back()
 
     # Accidents
+
+    def _draw_silence(self, customer: Customer) -> None:
+        """All connections of a client go silent at one time, as those of a laptop that sleeps."""
+        name = f"{customer.name} silence"
+        if self.fates.strikes(name, 0.7):
+            at = self.fates.between(f"{name} at", 1.0, 20.0)
+            self.clock.call_at(at, customer.goes_silent)
+
+    def _draw_standstill(self, host: Host) -> None:
+        name = f"{host.name} standstill"
+        if not self.fates.strikes(name, 0.7):
+            return
+        lease = self.limits.lease_timeout
+        at = self.fates.between(f"{name} at", 0.3, 15.0)
+        seconds = self.fates.pick(f"{name} lasts", (0.5 * lease, 1.2 * lease, 2.0 * lease, 12.0))
+        seconds = min(seconds, _FAULTS_LAST - 0.1 - at)
+        self.clock.call_at(at, lambda: self._current(host).stand_still(seconds))
 
     def _nap(self, host: Host) -> None:
         host = self._current(host)
@@ -955,6 +1227,8 @@ class World:
         """An instance stops as it should: it takes nothing new, and ends what runs on."""
         instance = self._current(host)
         if not isinstance(instance, Instance) or not instance.is_alive or instance.stops:
+            return
+        if instance.stands_still:
             return
         instance.stops = True
         self.tell(f"{instance.name} stops")
@@ -1075,6 +1349,8 @@ class World:
 
     def route(self, customer: Customer, name: str) -> Instance | None:
         """Where a new connection goes; None: nowhere."""
+        if self.relays and customer is not self.relays[0].upstream:
+            return self.relays[0]
         alive = [instance for instance in self.instances if instance.is_alive]
         if not alive:
             return None
@@ -1167,7 +1443,7 @@ class World:
             self.entered[errand.name] += 1
             if self.entered[errand.name] > 1:
                 self.reach("call made again")
-                if not errand.is_safe:
+                if not errand.is_safe and errand.name not in self.doubled:
                     self.fail("executions", f"{errand.name} runs twice")
         else:
             self.rounds[errand.name, start] += 1
@@ -1181,7 +1457,7 @@ class World:
             is_modern = self._owner_of(errand.name).version == "2026-07-28"  # makes requests anew
             store = instance.seat.store
             has_lost = store is not None and store.lost_ends  # perhaps who has gone on with it
-            is_restarted = errand.name in self.restarted
+            is_restarted = errand.name in self.restarted | self.doubled
             if again and not has_lost and not is_restarted and not (is_modern and errand.is_safe):
                 self.fail("executions", f"{errand.name} goes on twice from step {start}")
         self.homes[errand.name] = instance
@@ -1194,6 +1470,10 @@ class World:
         again = [times for (name, _), times in self.rounds.items() if name == subject]
         is_again = self.entered[subject] > 1 or max(again, default=0) > 1
         return is_again or subject in self.restarted
+
+    def may_miss(self, errand: Errand) -> bool:
+        """Whether a client may not be told all that a call has told."""
+        return self.is_repeated(errand) or (self.has_keys and not errand.is_kept)
 
     def subject_of(self, errand: Errand) -> Errand:
         """Return the call whose task a request is about; else the call itself."""
@@ -1227,7 +1507,8 @@ class World:
         customer, cancelled_at = self._owner_of(name), self.cancelled[name]
         if call.is_task:
             return  # ``Tasks`` looks at these
-        can_be_cancelled = self.sessions or customer.version == "2026-07-28"
+        asked_by = self.relays[0].upstream if self.relays else customer
+        can_be_cancelled = self.sessions or asked_by.version == "2026-07-28"
         can_be_cancelled = can_be_cancelled and customer.seat is None  # it may wait for a login
         bound = 30.0 if self.features & {"slow store", "naps"} else 5.0
         known_at = self.began[name] + (5.0 if "slow store" in self.features else 0.0)
@@ -1269,7 +1550,12 @@ class World:
 
     def _may_be_over(self, customer: Customer, listener: Errand) -> bool:
         """Whether there is a reason for which a server ends the stream of a listener."""
-        if listener.subject and (self.tasks.is_over(listener) or self.tasks.has_expired(listener)):
+        is_of_task = bool(listener.subject)
+        if is_of_task and self.authentication and customer.principal != listener.principal:
+            return True  # of what it asks for, nothing is honoured
+        if is_of_task and (self.tasks.is_over(listener) or self.tasks.has_expired(listener)):
+            return True
+        if is_of_task and "evicted" in self.causes:
             return True
         if customer.seat is not None and (customer.seat.has_expired or "jump" in self.causes):
             return True  # its token expires, perhaps on a clock that was put forward
@@ -1279,6 +1565,11 @@ class World:
     def wall_time(self) -> float:
         """The time of day, which all instances share."""
         return 1.7e9 + self.clock.now
+
+    @property
+    def faulty_for(self) -> float:
+        """Seconds for which there are accidents from now on."""
+        return _FAULTS_LAST - self.clock.now
 
     @property
     def longest_lease(self) -> float:
@@ -1316,7 +1607,7 @@ class World:
             self.fail("results", f"{errand.name} has a result and was never run")
         if errand.fails_with is not None:
             self.fail("results", f"{errand.name} has a result, and raises")
-        if made.task_id is None and not self.is_repeated(errand):
+        if made.task_id is None and not self.may_miss(errand):
             if made.reports != errand.reports:
                 self.fail("gaps", f"{errand.name} reported {made.reports}, not {errand.reports}")
             marks = [step for _, step in made.marks]
@@ -1349,6 +1640,44 @@ class World:
             self.fail("bounds", f"the store holds {store.count} entries, {store.size} bytes")
 
     # Running
+
+    # At the end
+
+    def _check_recovery(self) -> None:
+        """Who is connected can make calls again once there are no accidents."""
+        for customer in self.customers:
+            is_of_old = customer.transport == "http+sse"
+            customer.has_recovered = is_of_old and "half-open" in kinds.OFF
+        for attempt in range(_ATTEMPTS):
+            left: dict[int, tuple[Customer, Made]] = {}
+            for customer in self.customers:
+                if customer.client.state is ClientState.READY and not customer.has_recovered:
+                    name = f"{customer.name}.again{attempt}"
+                    errand = Errand(
+                        name=name,
+                        method="tools/list",
+                        params=None,
+                        idempotent=True,
+                        at=self.clock.now,
+                        cancel_after=None,
+                        steps=(),
+                        size=0,
+                        principal=customer.principal,
+                    )
+                    self.errands[name] = errand
+                    customer.go(errand)
+                    left[customer.index] = customer, list(customer.calls.values())[-1]
+            if not left:
+                return
+            ends = self.clock.now + _AGAIN
+            self._pass(ends, lambda left=left: all(made.end for _, made in left.values()))  # type: ignore[misc]
+            for customer, made in left.values():
+                customer.has_recovered = isinstance(made.end, CallCompleted)
+            if not all(customer.has_recovered for customer, _ in left.values()):
+                self._pass(self.clock.now + _PAUSE, lambda: False)
+        for customer in self.customers:
+            if customer.client.state is ClientState.READY and not customer.has_recovered:
+                self.fail("recovery", f"{customer.name} can make no call any more")
 
     def run(self) -> World:
         """Let it happen. What went wrong is in ``problem``."""
@@ -1383,6 +1712,8 @@ class World:
                 if made.end is None and not made.errand.lasts:
                     self.fail("end in time", f"{made.errand.name} never ends")
         self._check_openings()
+        if self.kind:
+            self._check_recovery()
         self._check_listeners()
         for customer in self.customers:
             for made in customer.calls.values():
@@ -1394,11 +1725,24 @@ class World:
         for customer in self.customers:
             customer.close(early=False)
         self._pass(self.clock.now + _LAST_REQUESTS, lambda: False)
+        for relaying in self.relays:
+            relaying.upstream.close(early=False)
+        self._pass(self.clock.now + _LAST_REQUESTS * bool(self.relays), lambda: False)
         for instance in self.all_instances:
             remains.leave_publications(instance.server)
             instance.touch()
+        if self.store is not None:
+            self._others_use_the_store(self.store, 1)
         self._pass(self.clock.now + _LEAVING, lambda: False)
         self._check_nothing_left()
+
+    def _others_use_the_store(self, store: NotingStore, seq: int) -> None:
+        """Append to a log of somebody else's: the store in memory evicts by age at appends only."""
+        of_others = StreamKey("", "of-others", "log")
+        store.store.append(of_others, (Entry(seq, b""),), token="of-others", now=self.clock.now)
+        self.clock.call_later(
+            self.limits.max_stored_age / 3, lambda: self._others_use_the_store(store, seq + 1)
+        )
 
     def _check_openings(self) -> None:
         """Who is opened once there are no accidents connects, whatever the server was before."""
@@ -1412,13 +1756,18 @@ class World:
 
     def _check_listeners(self) -> None:
         """Who listens is told, unless it cannot know that its connection is dead."""
-        self._pass(self.clock.now + 60.0, lambda: False)
+        is_noticed = "half-open" in self.features
+        self._pass(self.clock.now + (_NOTICED if is_noticed else 60.0), lambda: False)
         heard = {customer: customer.changes.copy() for customer in self.customers}
         for instance in (*self.instances, *self.processes):
             instance.tick(LAST, is_last=True)
         self._pass(self.clock.now + 30.0, lambda: False)
+        if not all(self._is_told(relaying.upstream) for relaying in self.relays):
+            return
         for customer in self.customers:
             deafens = _DEAFENS - {"kill"} if self.shared and customer.can_resume else _DEAFENS
+            if is_noticed:
+                deafens -= {"silence", "stall"}
             if (customer.causes | self.causes) & deafens or customer.client.state.name != "READY":
                 continue
             if customer.listens(modern=False) and self.sessions_of(customer):
@@ -1452,6 +1801,11 @@ class World:
         is_told = any(uri.endswith(f"/{LAST}") for uri in customer.updates)
         if not is_told and "small limits" not in self.features:  # a full buffer loses them
             self.fail("listening", f"{customer.name} has subscribed, and is told nothing")
+
+    def _is_told(self, upstream: Customer) -> bool:
+        """Whether the client of a relay is told of what belongs to no call."""
+        is_ready = upstream.client.state is ClientState.READY and not upstream.listener_stopped
+        return is_ready and (upstream.version == "2026-07-28" or self.sessions_of(upstream))
 
     def sessions_of(self, customer: Customer) -> bool:
         """Whether a server has something for a client that belongs to no call."""
@@ -1494,6 +1848,10 @@ class World:
             unsent = remains.unsent_bytes(host.server)
             if unsent > self.limits.max_total_unsent_bytes:
                 self.fail("bounds", f"{host.name}: {unsent} bytes wait")
+            if remains.running_tasks(host.server) > self.limits.max_tasks:
+                self.fail("bounds", f"{host.name} runs more tasks than it may")
+            if not remains.has_room_for_tasks(host.server):
+                host.seat.full_at = self.clock.now
             for stuck in remains.stuck_readers(host.server):
                 self.fail("readers", f"{host.name} {stuck}")
 
@@ -1503,7 +1861,8 @@ class World:
                 self.fail("nothing left", f"{instance.name} {left}")
 
     def _check_nothing_left(self) -> None:
-        for customer in self.customers:
+        upstreams = [relaying.upstream for relaying in self.relays]
+        for customer in (*self.customers, *upstreams):
             if customer.closed is None:
                 self.fail("nothing left", f"{customer.name} does not close")
             if customer.carries:
@@ -1512,7 +1871,7 @@ class World:
                 self.fail("nothing left", f"{customer.name} {left} after its end")
         if self.issuer is not None:
             self.issuer.check_nothing_left()
-        for instance in (*self.all_instances, *self.processes):
+        for instance in (*self.all_instances, *self.processes, *self.relays):
             if not instance.is_alive:
                 continue
             if instance.scripts:

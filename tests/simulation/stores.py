@@ -11,6 +11,7 @@ for one; what it tells of changes comes late, or never.
 
 from __future__ import annotations
 
+import copy
 import functools
 import math
 from collections import Counter, defaultdict
@@ -34,6 +35,7 @@ from sansmcp.effects import (
 from sansmcp.server.leases import lease_key
 from sansmcp.server.legacy.mailbox import cancellation_mailbox
 from sansmcp.server.legacy.parked_calls import ParkedCall
+from sansmcp.server.legacy.sessions import RECORD
 from sansmcp.server.legacy.streams import WriterDeclaration
 
 from . import remains
@@ -85,6 +87,10 @@ class NotingStore:
     """Of each log, the number of the first entry of the last append, and its token."""
     lost_ends: set[StreamKey] = attrs.field(factory=set[StreamKey])
     """The logs that have lost entries."""
+    renewals: defaultdict[str, list[tuple[float, int]]] = attrs.field(
+        factory=lambda: defaultdict(list)
+    )
+    """When leases got their entries, and the numbers of these, by the names of instances."""
 
     def append(
         self, key: StreamKey, entries: tuple[Entry, ...], *, token: str, now: float
@@ -97,11 +103,33 @@ class NotingStore:
                 self.tasks.appended(key, entries, token.rpartition(".")[0])
             self.ids.update(f"{key.stream}-{entry.seq}" for entry in entries)
             self.latest[key] = entries[0].seq, token
+            if key == lease_key(key.session):
+                self.renewals[key.session].append((now, entries[0].seq))
             self.logs[key.principal, key.session].add(key)
             for declared in map(declaration_in, entries):
                 if declared is not None:
                     self.writers[key] = declared.instance
         return result
+
+    def lose_all(self) -> None:
+        """Lose everything, as a store in memory does that is started again."""
+        self.lost_ends.update(*self.logs.values())
+        self.logs.clear()
+        self.writers.clear()
+        self.latest.clear()
+        self.store = MemoryStore(self.store.limits)
+
+    def lose_since(self) -> Callable[[], None]:
+        """Return what makes it as it is now, as it is when a copy of it takes its place."""
+        then = copy.deepcopy(self.store)
+        logs = copy.deepcopy(self.logs)
+        writers, latest = dict(self.writers), dict(self.latest)
+
+        def go_back() -> None:
+            self.lost_ends.update(*self.logs.values())
+            self.store, self.logs, self.writers, self.latest = then, logs, writers, latest
+
+        return go_back
 
     def lose_end(self, key: StreamKey) -> None:
         """Lose the last entry of a log, as a machine does that loses its disk."""
@@ -124,6 +152,19 @@ class NotingStore:
         return () if page is None else page.entries
 
 
+def _of_a_newer_version(key: StreamKey, entry: Entry) -> Entry:
+    """Return an entry as a later version may write it: its record has a member that is new."""
+    number, space, record = b"", b"", entry.data
+    if entry.kind is EntryKind.KEPT:
+        number, space, record = entry.data.partition(b" ")
+    is_record = entry.waits or is_log_of_task(key) or key.stream == RECORD
+    is_record = is_record or entry.kind in (EntryKind.OPENED, EntryKind.WRITER, EntryKind.KEPT)
+    if not (is_record and record.startswith(b"{")) or b'"com.example/new"' in record:
+        return entry
+    data = number + space + record[:-1] + b',"com.example/new":{"a":1}}'
+    return attrs.evolve(entry, data=data)
+
+
 def declaration_in(entry: Entry) -> WriterDeclaration | None:
     """Return what an entry of the log of a stream says about its writer."""
     if entry.kind in (EntryKind.OPENED, EntryKind.WRITER, EntryKind.KEPT):
@@ -139,10 +180,13 @@ class Outage:
     ends: float
     instance: int | None
     """The index of the instance that cannot reach it; None: all."""
+    is_full: bool = False
+    """Whether it only takes nothing more: what it has can be read."""
 
-    def concerns(self, index: int, now: float) -> bool:
-        """Whether an instance cannot reach the store at that time."""
-        return self.begins <= now < self.ends and self.instance in (None, index)
+    def concerns(self, index: int, now: float, *, appends: bool) -> bool:
+        """Whether an instance cannot reach the store at that time, or cannot append to it."""
+        is_concerned = self.instance in (None, index) and (appends or not self.is_full)
+        return self.begins <= now < self.ends and is_concerned
 
 
 @attrs.define
@@ -154,6 +198,8 @@ class _LeaseReads:
     failed_before: float = -math.inf
     """When one failed last before the last that worked."""
     worked_at: float = -math.inf
+    is_outdated: bool = False
+    """Whether the store had had another entry for a while when the last one was reported."""
 
 
 @attrs.define(eq=False)
@@ -172,6 +218,10 @@ class StoreSeat:
         """Operations that are not completed."""
         self.troubled_at = -math.inf
         """When an operation failed last."""
+        self.excused_at = -math.inf
+        """When one failed last at this instance alone, or the instance has stood still."""
+        self.full_at = -math.inf
+        """When the instance last had no room for another task."""
         self._instance = instance
         self._world: World = instance.world
         features, fates = self._world.features, self._world.fates
@@ -179,7 +229,8 @@ class StoreSeat:
         self._tells = "store tells" in features
         tasks = fates.pick(f"{instance.name} store tasks", (2, 64, 64))
         self._queue = StoreQueue(tasks if self._waits else 10**9)
-        self._completes_in_order = fates.number(f"{instance.name} store in order") < 0.5
+        is_in_order = fates.number(f"{instance.name} store in order") < 0.5
+        self._completes_in_order = is_in_order and "eager readers" not in features
         """Whether the next operation on a log waits until the last one was reported, as drivers do;
         else until it was done.
         """
@@ -216,6 +267,11 @@ class StoreSeat:
     def _is_away(self) -> bool:
         return self._world.is_store_away(self._instance.index)
 
+    def _refuses(self, effect: StoreEffect) -> bool:
+        """Whether the store cannot do this at present."""
+        is_append = isinstance(effect, StoreAppend)
+        return self._world.is_store_away(self._instance.index, appends=is_append)
+
     def _use(self, effect: StoreEffect) -> None:
         assert self.store is not None, "nothing is stored"
         self.pending += 1
@@ -245,15 +301,19 @@ class StoreSeat:
         self._uses += 1
         name = f"{self._instance.name} store {self._uses}"
         takes, late = 0.0, 0.0
-        if self._is_away:
-            world.reach("store out of reach")
+        if self._refuses(effect):
+            world.reach("store out of reach" if self._is_away else "store full")
             late = fates.pick(f"{name} hangs", _HANGS) if self._waits else 0.0
             self._later(late, effect, self._failed(effect, "it is out of reach"))
             return
         if world.is_faulty and self._waits:
             takes = fates.pick(f"{name} slow", _SLOW)
             late = fates.pick(f"{name} late", _LATE)
+            if "eager readers" in world.features and isinstance(effect, StoreAppend):
+                late = LATEST  # others read meanwhile what it has done
         fails = world.strikes(name, self._rate_of_failing(effect))
+        if isinstance(effect, StoreRead) and effect.stream == lease_key(effect.stream.session):
+            late = self._may_stand_still(effect, name) or late
 
         def use() -> None:
             if not self._instance.is_alive:
@@ -264,18 +324,39 @@ class StoreSeat:
                 self._release(effect)
             self._later(late, effect, functools.partial(self._reply, effect, report))
             if is_told_twice:
-                world.clock.call_later(late + 0.01, lambda: self._report_again(report))
+                when_awake = self._instance.when_awake
+                world.clock.call_later(
+                    late + 0.01, lambda: when_awake(lambda: self._report_again(report))
+                )
 
         if takes:
             world.clock.call_later(takes, use)
         else:
             use()
 
+    def _may_stand_still(self, effect: StoreRead, name: str) -> float:
+        """Let the instance stand still while it reads a lease that has no new entry.
+
+        Returns the seconds after which the reply comes; 0.0 if it does not.
+        """
+        world, lease = self._world, self._world.limits.lease_timeout
+        if "standstill" not in world.features or self.store is None:
+            return 0.0
+        page = self.store.store.read(effect.stream, effect.after, limit=1, max_bytes=1)
+        if page is None or page.entries or not world.strikes(f"{name} in a sleep", 0.8):
+            return 0.0
+        seconds = min(1.5 * lease, max(world.faulty_for - 0.1, 0.0))
+        world.reach("instance stands still while it reads a lease")
+        world.clock.call_later(0.005, lambda: self._instance.stand_still(seconds))
+        return 0.01
+
     def _later(self, seconds: float, effect: StoreEffect, report: _Report) -> None:
         if seconds:
-            self._world.clock.call_later(seconds, lambda: self._finish(effect, report))
+            when_awake = self._instance.when_awake
+            finish = functools.partial(self._finish, effect, report)
+            self._world.clock.call_later(seconds, lambda: when_awake(finish))
         else:
-            self._finish(effect, report)
+            self._instance.when_awake(lambda: self._finish(effect, report))
 
     def _finish(self, effect: StoreEffect, report: _Report) -> None:
         """Report what has come of an operation, and begin the next."""
@@ -298,7 +379,7 @@ class StoreSeat:
 
     def _reply(self, effect: StoreEffect, report: _Report) -> None:
         """Report what was done, unless the store has got out of reach meanwhile."""
-        if self._is_away:
+        if self._refuses(effect):
             self._world.reach("store out of reach, and a reply is lost")
             report = self._failed(effect, "its reply is lost")
         report()
@@ -345,18 +426,27 @@ class StoreSeat:
                 store.store.drop(principal, session)
                 world.tell_drop(instance, principal, session)
                 return lambda: server.drop_completed(effect, now=instance.now)
-            case StoreTake():
-                raise AssertionError("no server here has a rate limit")
+            case StoreTake(bucket=bucket, count=tokens, limit=limit):
+                wait = store.store.take(bucket, tokens, limit, now=self._now)
+                return lambda: server.take_completed(effect, wait, now=instance.now)
 
     def _has_read(self, effect: StoreRead, page: Page | None, states: int) -> None:
         if effect.stream == lease_key(effect.stream.session):
             reads = self._leases[effect.stream.session]
             reads.worked_at, reads.failed_before = self._world.clock.now, reads.failed_at
+            assert self.store is not None
+            seen, now = 0 if page is None else page.last.seq, self._world.clock.now
+            since, until = now - self._world.limits.lease_timeout, now - LATEST - 0.1
+            renewals = self.store.renewals[effect.stream.session]
+            reads.is_outdated = any(seq > seen and since < at < until for at, seq in renewals)
         self._instance.server.read_completed(effect, page, now=self._instance.now)
         self._world.tasks.was_read(effect.stream, self._instance, states)
 
     def _append(self, store: NotingStore, effect: StoreAppend) -> AppendResult:
         world, key, entries = self._world, effect.stream, effect.entries
+        if "two versions" in world.features and world.is_newer(self._instance.name):
+            world.reach("record of a newer version stored")
+            entries = tuple(_of_a_newer_version(key, entry) for entry in entries)
         page = store.store.read(key, 0, limit=1, max_bytes=1)
         count = store.store.count
         result = store.append(key, entries, token=effect.token, now=self._now)
@@ -425,6 +515,8 @@ class StoreSeat:
         def report() -> None:
             world.causes.add("hiccup")
             self.troubled_at = world.clock.now
+            if not world.is_store_full:
+                self.excused_at = world.clock.now
             if isinstance(effect, StoreRead) and effect.stream == lease_key(effect.stream.session):
                 self._leases[effect.stream.session].failed_at = world.clock.now
             instance.server.store_failed(effect, reason, now=instance.now)
@@ -444,10 +536,14 @@ class StoreSeat:
                 watch.works = True
                 self._tell(stream, watch)
 
-        self._world.clock.call_later(self._world.fates.pick(name, (0.0, 0.01, 0.3)), work)
+        delay = self._world.fates.pick(name, (0.0, 0.01, 0.3))
+        self._world.clock.call_later(delay, lambda: self._instance.when_awake(work))
 
     def come_back(self) -> None:
         """The store is in reach again: it tells of all logs, which may have changed meanwhile."""
+        self._instance.when_awake(self._comes_back)
+
+    def _comes_back(self) -> None:
         if not self._instance.is_alive:
             return
         for stream, watch in tuple(self._watches.items()):
@@ -472,7 +568,8 @@ class StoreSeat:
             self._world.reach("wake-up lost")
             return
         delay = self._world.fates.pick(f"{name} after", (0.0, 0.001, 0.01, 0.3))
-        self._world.clock.call_later(delay, lambda: self._tell(stream, watch))
+        tell = functools.partial(self._tell, stream, watch)
+        self._world.clock.call_later(delay, lambda: self._instance.when_awake(tell))
 
     def dropped(self, principal: str, session: str) -> None:
         """A session was deleted: each of its logs has changed."""
@@ -555,7 +652,10 @@ class StoreSeat:
         if not has_left and reads.worked_at - reads.failed_before < lease - 0.001:
             text = f"{name} takes {writer.name} for dead, whose lease it could not read long enough"
             world.fail("leases", text)
-        has_worked = writer.seat.troubled_at < world.clock.now - 2 * lease - 10.0
+        if reads.is_outdated:
+            text = f"{name} takes {writer.name} for dead by what it read before it stood still"
+            world.fail("leases", text)
+        has_worked = writer.seat.excused_at < world.clock.now - 2 * lease - 10.0
         is_alive = writer.is_alive and remains.writes(writer.server, stream)
         if is_alive and not writer.has_ended and has_worked:
             world.fail("leases", f"{name} takes {writer.name} for dead, which is alive")

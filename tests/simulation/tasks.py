@@ -80,6 +80,8 @@ class _Task:
     """When a reader was first shown its end, and as what."""
     awaited_by: set[str] = attrs.field(factory=set[str])
     """The instances that have to notice that its handler has died."""
+    is_lost: bool = False
+    """Whether the store has lost a state of it: then nothing is certain any more."""
 
     @property
     def last(self) -> TaskRecord:
@@ -97,6 +99,25 @@ class Tasks:
         self._followers = 0
         self.is_restartable = world.fates.pick("restartable", (True, False))
 
+    def lose(self, since: float) -> None:
+        """The store has lost all states that it got since then."""
+        for task in self._tasks.values():
+            task.is_lost = task.is_lost or any(state.at >= since for state in task.states)
+
+    def is_lost(self, task_id: str | None) -> bool:
+        """Whether the store has lost a state of a task."""
+        return task_id in self._known and self._tasks[self._known[task_id]].is_lost
+
+    def may_be_gone(self, task_id: str) -> bool:
+        """Whether a task may be unknown to the store: it has lost it, or has kept it long enough.
+
+        One whose handler runs is kept.
+        """
+        world, task = self._world, self._tasks[self._known[task_id]]
+        kept_until = task.states[-1].at + world.limits.max_stored_age / 2
+        is_old = task.last.status != WORKING and world.clock.now >= kept_until
+        return task.is_lost or is_old or "small store" in world.features
+
     def rule_of(self, call: ServerCall) -> TaskRule:
         """Return what the application says about a call."""
         terms = self._world.errands[call.request.params["arguments"]["call"]].task  # type: ignore[index]
@@ -109,6 +130,8 @@ class Tasks:
         if not is_log_of_task(key):
             return
         task, world, name = self._tasks[key], self._world, key.stream
+        if task.is_lost:
+            return
         for entry in entries:
             record = TaskRecord.decode(entry.data)
             if task.states:
@@ -160,6 +183,8 @@ class Tasks:
         task, world = self._tasks.get(key), self._world
         if task is None or len(task.states) > states or by.name in task.awaited_by:
             return
+        if task.is_lost:
+            return
         dead = world.instance_of(task.last.writer)
         if task.last.status != WORKING or dead is None or dead.is_alive:
             return
@@ -168,8 +193,12 @@ class Tasks:
         bound = world.longest_lease + 2.0 + 15.0 * ("slow store" in world.features)
 
         def look() -> None:
-            due = bound + max(read_at, by.seat.troubled_at)
-            is_over = not by.is_alive or by.stops or world.clock.now > read_at + 100.0
+            if not remains.has_room_for_tasks(by.server):
+                by.seat.full_at = world.clock.now
+            # Without room it follows the task again, for the time of another lease.
+            due = bound + max(read_at, by.seat.troubled_at, by.seat.full_at)
+            is_over = not by.is_alive or by.stops or task.is_lost
+            is_over = is_over or world.clock.now > read_at + 100.0
             if is_over or len(task.states) > states:
                 task.awaited_by.discard(by.name)
             elif world.clock.now >= due:
@@ -192,6 +221,8 @@ class Tasks:
         if key is None or remains.is_of_a_request(call):
             return False
         task, name = self._tasks[key], remains.name_in_logs(instance.server)
+        if task.is_lost:
+            return True
         records = [state.record for state in task.states]
         claims = [
             place
@@ -211,7 +242,7 @@ class Tasks:
         """Fail if a handler goes on long after its task has ended, or has gone to another one."""
         key = self.key_of(call)
         task = None if key is None else self._tasks.get(key)
-        if task is None or not call.is_task:
+        if task is None or task.is_lost or not call.is_task:
             return
         last, world = task.states[-1], self._world
         is_ours = last.record.writer == remains.name_in_logs(instance.server)
@@ -248,6 +279,8 @@ class Tasks:
             ("reads", GET, 0.4),
             ("reads later", GET, 0.4),
             ("reads in the end", GET, 0.3),
+            ("joins at once", ATTACH, 0.9 * ("eager readers" in world.features)),
+            ("joins as well", ATTACH, 0.9 * ("eager readers" in world.features)),
             ("cancels", CANCEL, 0.3 * ("cancels" in world.features)),
         ):
             if world.strikes(f"{errand.name} {name}", rate):
@@ -301,13 +334,15 @@ class Tasks:
         task, name = self._task_of(errand), errand.name
         if errand.method == CANCEL:
             world.reach("task cancelled by its handle")
-            if not task.last.is_terminal:
+            if not task.is_lost and not task.last.is_terminal:
                 world.fail("tasks", f"{name}: {errand.subject} is said to be cancelled, and is not")
             return
         world.reach("task read")
         self._check_shown(task, name, result, made.made_at)
 
     def _check_shown(self, task: _Task, name: str, state: Any, asked_at: float) -> None:
+        if task.is_lost:
+            return
         status = state["status"]
         if all(status != each.record.status for each in task.states):
             self._world.fail("tasks", f"{name} is shown {status}, which the task never was")
@@ -324,7 +359,7 @@ class Tasks:
         """A client that listens is told of the state of a task."""
         if self._is_foreign(customer, listener.errand):
             self._world.fail("isolation", f"{customer.name} is told of a task of another")
-        (wanted,) = listener.errand.params["notifications"][TASK_IDS]  # type: ignore[index]
+        wanted = _listened(listener.errand)
         if state["taskId"] != wanted:
             self._world.fail("isolation", f"{customer.name} is told of {state['taskId']}")
         if listener.is_told_of_end:
@@ -341,23 +376,26 @@ class Tasks:
         is_listening = errand.method == LISTEN and listener.end is None
         if not is_listening or self._is_foreign(customer, errand):
             return
+        if self.is_lost(_listened(errand)):
+            return
         if self.is_over(errand) and not listener.is_told_of_end:
             self._world.fail("listening", f"{errand.name} is not told of the end of a task")
 
     def is_over(self, listener: Errand) -> bool:
-        """Whether the task has ended that a client listens to."""
-        return self._listened_to(listener).is_terminal
+        """Whether the task has ended that a client listens to, or may have."""
+        return self.is_lost(_listened(listener)) or self._listened_to(listener).is_terminal
 
     def has_expired(self, listener: Errand) -> bool:
         """Whether the server has forgotten the task that a client listens to."""
         return self._listened_to(listener).is_expired(self._world.wall_time)
 
     def _listened_to(self, listener: Errand) -> TaskRecord:
-        (wanted,) = listener.params["notifications"][TASK_IDS]  # type: ignore[index]
-        return self._tasks[self._known[wanted]].last
+        return self._tasks[self._known[_listened(listener)]].last
 
     def check_result(self, made: Made, result: Any) -> None:
         """A call with a handle has its result, which is the one in the store."""
+        if self.is_lost(made.task_id):
+            return
         last = self._tasks[self._known[str(made.task_id)]].last
         self._world.reach("task followed to its result")
         if made.errand.subject:
@@ -377,6 +415,8 @@ class Tasks:
                 world.fail("isolation", f"{name}, which is foreign, ends with {error!r}")
             return
         task = self._tasks[self._known[str(made.task_id)]]
+        if task.is_lost or (isinstance(error, TaskLost) and self.may_be_gone(str(made.task_id))):
+            return
         last = task.last
         match error:
             case JsonRpcError() if last.status == FAILED:
@@ -409,11 +449,18 @@ class Tasks:
         if not made.is_cancelled or made.task_id is None or made.errand.subject:
             return
         last = self._tasks[self._known[made.task_id]].last
-        if made.task_id in customer.undelivered:
+        if made.task_id in customer.undelivered or self.is_lost(made.task_id):
             return
         self._world.reach("task cancelled by its caller")
         if not last.is_terminal:
             self._world.fail("tasks", f"{made.errand.name} is cancelled, and is {last.status}")
+
+
+def _listened(listener: Errand) -> str:
+    """Return the id of the task that a client listens to."""
+    params: dict[str, Any] = listener.params or {}
+    ids: list[str] = params["notifications"][TASK_IDS]
+    return ids[0]
 
 
 def _reason_of(record: TaskRecord) -> str | None:

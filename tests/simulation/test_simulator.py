@@ -20,6 +20,7 @@ from sansmcp.timers import Timer
 from . import simulator
 from .__main__ import main
 from .fates import Fates
+from .kinds import KINDS, OFF, draw
 from .shrinking import kind_of, shrink
 from .simulator import World
 
@@ -186,3 +187,23 @@ def test_the_command_shows_a_failure(
     assert "what happens:" in shown
     assert run_command(monkeypatch, "--seed", str(seed), "--shrink", "1") == 1
     assert "checker: stored first" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in OFF])
+def test_worlds_of_each_kind(kind: str) -> None:
+    worlds = [World(seed, kind=kind).run() for seed in range(2)]
+    assert [world.problem for world in worlds if world.problem] == []
+    assert all(kind in world.features for world in worlds)
+
+
+def test_a_world_without_a_kind_makes_its_choices_as_if_there_were_none() -> None:
+    seeds = [seed for seed in range(100) if not draw(Fates(seed))][:3]
+    for seed in seeds:
+        drawn, without = World(seed, story=True).run(), World(seed, kind="", story=True).run()
+        assert drawn.story == without.story
+
+
+def test_a_kind_is_drawn_for_a_good_part_of_all_worlds() -> None:
+    drawn = [draw(Fates(seed)) for seed in range(1000)]
+    assert {*drawn} == {"", *KINDS.keys() - OFF.keys()}
+    assert drawn.count("") > 400

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import grp
 import os
+import pwd
 import secrets
 import sqlite3
 import stat
@@ -87,6 +89,95 @@ def test_symbolic_links_are_not_followed(tmp_path: Path, name: str, is_dangling:
     with pytest.raises(PermissionError, match="is a symbolic link"):
         SqliteStore(tmp_path / "a.db")
     assert not target.exists() if is_dangling else target.read_bytes() == b""
+
+
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o707, 0o1702])
+def test_a_folder_that_others_can_write_is_refused(tmp_path: Path, mode: int) -> None:
+    """The sticky bit keeps them from removing files, not from putting some beside the store."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    folder.chmod(mode)
+    with pytest.raises(PermissionError, match=rf"mode {mode:04o}.*mkdir -m 700 {folder}/mcp-data"):
+        SqliteStore(folder / "a.db")
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("alone", [True, False])
+def test_a_folder_of_a_group(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, alone: bool) -> None:
+    """Many systems give each user a group, and new folders a mode by which it can write."""
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    folder.chmod(0o770)
+    user, status = pwd.getpwuid(os.geteuid()), folder.stat()
+    members = [user.pw_name] if alone else ["eve"]
+    group = grp.struct_group((user.pw_name, "", status.st_gid, members))
+
+    def group_of(gid: int) -> grp.struct_group:
+        return group
+
+    def user_of(uid: int) -> pwd.struct_passwd:
+        return user
+
+    monkeypatch.setattr(grp, "getgrgid", group_of)
+    monkeypatch.setattr(pwd, "getpwuid", user_of)
+    if alone and user.pw_gid == status.st_gid:
+        SqliteStore(folder / "a.db").close()
+    else:
+        with pytest.raises(PermissionError, match="can be written by others"):
+            SqliteStore(folder / "a.db")
+
+
+def test_a_folder_of_a_group_that_has_no_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(gid: int) -> Any:
+        raise KeyError(gid)
+
+    monkeypatch.setattr(grp, "getgrgid", unknown)
+    tmp_path.chmod(0o770)
+    with pytest.raises(PermissionError, match="can be written by others"):
+        SqliteStore(tmp_path / "a.db")
+
+
+def test_a_folder_of_another_user_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stat_of = os.stat
+    real = stat_of(tmp_path)
+    foreign = os.stat_result((*real[:4], real.st_uid + 1, *real[5:10]))
+
+    def stat(path: str, **more: Any) -> os.stat_result:
+        return foreign if path == str(tmp_path) else stat_of(path, **more)
+
+    monkeypatch.setattr(os, "stat", stat)
+    with pytest.raises(PermissionError, match="The folder of the store belongs to the user"):
+        SqliteStore(tmp_path / "a.db")
+
+
+@pytest.mark.parametrize("name", ["a.db-wal", "a.db-shm"])
+def test_what_another_user_puts_there_while_sqlite_opens_the_file_is_refused(
+    tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After the first look, and before SQLite opens it by its name."""
+    connect: Any = sqlite3.connect
+
+    def plant(path: str, **settings: Any) -> Any:
+        (tmp_path / name).write_bytes(b"x")  # SQLite itself mends the mode of an empty one
+        (tmp_path / name).chmod(0o666)
+        return connect(path, **settings)
+
+    with contextlib.closing(open_sqlite(tmp_path / "a.db")) as store:
+        store.append(KEY, (Entry(1, b"x"),))
+    monkeypatch.setattr(sqlite3, "connect", plant)
+    with pytest.raises(PermissionError, match=f"can be used by others.*{name}"):
+        SqliteStore(tmp_path / "a.db")
+    monkeypatch.setattr(sqlite3, "connect", connect)
+    store = open_sqlite(tmp_path / "b.db")
+    monkeypatch.setattr(sqlite3, "connect", plant)
+    name = name.replace("a.db", "b.db")
+    with pytest.raises(PermissionError, match=f"can be used by others.*{name}"):
+        store.append(KEY, (Entry(1, b"x"),))
+    store.close()
 
 
 def test_files_of_other_users_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,6 +7,7 @@ import importlib
 import itertools
 import json
 import logging
+import math
 import random
 import secrets
 import subprocess
@@ -27,8 +28,10 @@ from sansmcp import (
     App,
     AppendResult,
     Entry,
+    EntryKind,
     Limits,
     LocalProtocolError,
+    ServerOptions,
     StateSigner,
     StreamKey,
 )
@@ -38,6 +41,7 @@ from sansmcp_stores import RedisStore
 
 from ..cli.conftest import ROOT, environment
 from ..ports import free_port
+from ..server.harness import example_app
 from .redis_server import APPEND_ONLY, Cable, RedisServer, cable, redis_library, running, sentinel
 from .waiting import WaitingStore
 
@@ -373,6 +377,20 @@ def test_keys_name_nobody(server: RedisServer, open_store: OpenStore, prefix: st
         assert len(name) < 200
 
 
+def test_a_kind_of_a_later_version_is_unknown(
+    server: RedisServer, open_store: OpenStore, prefix: str
+) -> None:
+    store = open_store(server.url)
+    assert store.append(KEY, entries(1, 2)) is STORED
+    (log,) = (name for name in stored(server, prefix) if name.endswith(":stream"))
+    server.client.hset(log, "2", b"Z0data")
+    page = store.read(KEY, 1)
+    assert page is not None
+    assert page.entries == (Entry(2, b"data", kind=EntryKind.UNKNOWN),)
+    assert page.last.kind is EntryKind.UNKNOWN
+    assert store.append(KEY, entries(3)) is STORED
+
+
 def test_a_token_is_known_after_its_entries_were_trimmed(
     server: RedisServer, open_store: OpenStore
 ) -> None:
@@ -432,6 +450,85 @@ def test_a_principal_has_so_many_sessions(
         assert stores[0].append(StreamKey("alice", "", f"s{number}"), entries(1)) is STORED
     assert sessions("alice") == [2, 4, 5], "logs without a session are not counted"
     check_books(server, prefix)
+
+
+def signer(store: WaitingRedis) -> StateSigner:
+    """The one that a server gets with a store."""
+    made: Any = new_server(example_app(), store.store, resumable=True)
+    options: ServerOptions = made._core.options  # noqa: SLF001
+    assert options.state_signer is not None
+    return options.state_signer
+
+
+@pytest.mark.parametrize("lose", ["flushall", "delete"])
+def test_a_key_that_redis_has_lost_is_written_again(
+    own: RedisServer, open_store: OpenStore, lose: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """No append-only file, FLUSHALL, or eviction. Else old and new processes never agree again."""
+    store = open_store(own.url)
+    signed = signer(store).sign("state", "ada", "tools/call", {}, name="name")
+    if lose == "flushall":
+        own.client.flushall()
+    else:
+        own.client.delete(*own.client.keys("*:secret"))
+    look_again(store)
+    assert "Redis has lost" in caplog.text
+    new = open_store(own.url)
+    assert new.secret == store.secret
+    assert signer(new).verify(signed, "ada", "tools/call", {}) == "state"
+
+
+def test_all_take_the_key_of_a_process_that_was_faster(
+    own: RedisServer, open_store: OpenStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    old = open_store(own.url)
+    before, old_key = signer(old), old.secret
+    signed = before.sign("state", "ada", "tools/call", {}, name="name")
+    look_again(old)
+    own.client.flushall()
+    new = signer(open_store(own.url))
+    look_again(old)
+    assert "has changed in Redis" in caplog.text
+    assert old.secret != old_key
+    assert before.verify(signed, "ada", "tools/call", {}) == "state", "it still knows its own"
+    again = before.sign("state", "ada", "tools/call", {}, name="name")
+    assert new.verify(again, "ada", "tools/call", {}) == "state"
+    foreign = new.sign("state", "ada", "tools/call", {}, name="name")
+    assert before.verify(foreign, "ada", "tools/call", {}) == "state"
+
+
+def test_a_key_that_is_none_is_left_alone(own: RedisServer, open_store: OpenStore) -> None:
+    store = open_store(own.url)
+    key = store.secret
+    (name,) = own.client.keys("*:secret")
+    own.client.set(name, "short")
+    look_again(store)
+    assert store.secret == key
+    assert own.client.get(name) == b"short"
+
+
+def test_the_key_is_looked_for_by_a_store_that_is_not_used_otherwise(
+    own: RedisServer, open_store: OpenStore
+) -> None:
+    """At 2026-07-28 a state comes back without any use of the store."""
+    store = open_store(own.url)
+    key = signer(store)
+    assert key.sign("state", "ada", "tools/call", {}, name="name")
+    look_again(store)
+    inner: Any = store.store
+    inner._looked_at = -math.inf  # noqa: SLF001
+    own.client.flushall()
+    key.sign("state", "ada", "tools/call", {}, name="name")
+    while not own.client.keys("*:secret"):
+        time.sleep(0.001)
+
+
+def look_again(store: WaitingRedis) -> None:
+    """Let a store look for the key of signed states now: it does so after an operation."""
+    inner: Any = store.store
+    inner._looked_at = -math.inf  # noqa: SLF001
+    for _ in range(2):  # the next operation begins after the look that follows the first
+        store.read(KEY, 0)
 
 
 def test_all_have_the_same_secret(server: RedisServer, open_store: OpenStore, prefix: str) -> None:
@@ -1041,7 +1138,7 @@ def test_settings_that_lose_entries(
             "from sansmcp_stores import *\n"
             "try: RedisStore.from_url('redis://x')\n"
             "except ImportError as error: print(error)",
-            "RedisStore needs the extra: pip install sansmcp[redis]",
+            "RedisStore needs the extra: pip install 'sansmcp[redis]'",
         ),
     ],
     ids=["the package", "SqliteStore", "without the extra"],

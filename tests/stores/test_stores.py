@@ -19,6 +19,7 @@ from sansmcp import (
     AppendResult,
     AsyncStore,
     Entry,
+    EntryKind,
     Limits,
     LocalProtocolError,
     MemoryStore,
@@ -196,7 +197,7 @@ def test_reads_of_a_batch_fail_alone(tmp_path: Path) -> None:
         for stream in ("good", "bad"):
             waiting.append(StreamKey("", "", stream), (Entry(1, b"x"),))
         with closing(sqlite3.connect(tmp_path / "a.db")) as other, other:
-            other.execute("UPDATE entries SET kind = 'x' WHERE stream = 'bad'")
+            other.execute("UPDATE entries SET data = 1.5 WHERE stream = 'bad'")
         read = functools.partial(waiting.store.read, limit=9, max_bytes=9)
         reads = [read(StreamKey("", "", name), 0) for name in ("good", "bad", "none", "good")]
         good, bad, none, again = at_once(waiting, reads)
@@ -256,7 +257,7 @@ def test_a_file_that_has_gone_is_not_made_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        "UPDATE entries SET kind = 'x'",
+        "UPDATE entries SET kind = x'80'",
         "UPDATE entries SET data = 'text'",
         "UPDATE entries SET data = 1.5",
         "UPDATE entries SET seq = 'x' WHERE seq = 3",
@@ -288,6 +289,20 @@ def test_a_file_that_is_damaged_is_an_error_of_sqlite(tmp_path: Path, change: st
         store.append(KEY, (Entry(5, b"x"),))
     # Of its own tables SQLite itself says what is wrong; with Python 3.10 that is nothing.
     assert "sqlite_master" in change or "damaged" in str(raised.value)
+
+
+def test_a_kind_of_a_later_version_in_a_file_is_unknown(tmp_path: Path) -> None:
+    with closing(open_sqlite(tmp_path / "a.db")) as store:
+        store.append(KEY, (Entry(1, b"x"), Entry(2, b"y")))
+    other = sqlite3.connect(tmp_path / "a.db")
+    other.executescript("UPDATE entries SET kind = 'added later'")
+    other.close()
+    with closing(open_sqlite(tmp_path / "a.db")) as store:
+        page = store.read(KEY, 1)
+        assert page is not None
+        assert page.entries == (Entry(2, b"y", kind=EntryKind.UNKNOWN),)
+        assert page.last.kind is EntryKind.UNKNOWN
+        assert store.append(KEY, (Entry(3, b"z"),)) is AppendResult.STORED
 
 
 class _FailingOnce(sqlite3.Connection):

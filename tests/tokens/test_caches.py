@@ -93,6 +93,30 @@ def test_a_refused_token_is_refused_again() -> None:
     assert cache.find("a", 10) is None
 
 
+def test_refused_tokens_push_out_no_valid_ones() -> None:
+    """Anybody can send refused ones."""
+    cache = TokenCache(2, max_refused=2)
+    for name in "ab":
+        cache.add(name, token(), 1000)
+    for number in range(100):
+        cache.add(f"random {number}", TokenRejected("no"), 1000)
+    assert cache.find("a", 0) == cache.find("b", 0) == token()
+    assert cache.find("random 97", 0) is None
+    for number in (98, 99):
+        with pytest.raises(TokenRejected):
+            cache.find(f"random {number}", 0)
+
+
+def test_a_token_can_become_invalid_and_valid_again() -> None:
+    cache = TokenCache()
+    cache.add("a", token(), 1000)
+    cache.add("a", TokenRejected("no"), 1000)
+    with pytest.raises(TokenRejected):
+        cache.find("a", 0)
+    cache.add("a", token(), 1000)
+    assert cache.find("a", 0) == token()
+
+
 def test_the_cache_is_bounded() -> None:
     cache = TokenCache(2)
     for name in "abcd":

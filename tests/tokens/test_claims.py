@@ -99,13 +99,21 @@ def test_what_an_authorization_server_says_of_a_token() -> None:
     assert RULES.check_introspected(active, NOW) == RULES.check(CLAIMS, NOW)
     client = {name: value for name, value in active.items() if name not in ("iss", "sub")}
     found = RULES.check_introspected({**client, "client_id": "robot"}, NOW)
-    assert found.principal == f"{ISSUER} robot"
+    assert found.principal == f"client {ISSUER} robot"
+    for name in ("robot", "client robot", f"client {ISSUER} robot"):
+        user = RULES.check_introspected({**active, "sub": name, "client_id": "robot"}, NOW)
+        assert user.principal == f"{ISSUER} {name}" != found.principal
     for wrong in (
         {},
         {**active, "active": False},
         {**active, "active": "true"},
         {**active, "iss": "https://other"},
         {**active, "aud": "https://other"},
+        {**active, "cnf": {"jkt": "x"}},
+        {**active, "cnf": None},
+        {**client, "client_id": ""},
+        {**client, "client_id": 7},
+        {**client, "sub": "", "client_id": "robot"},
         client,
     ):
         with pytest.raises(TokenRejected):

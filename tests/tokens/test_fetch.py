@@ -76,6 +76,11 @@ def test_a_document(data: bytes, size: int) -> None:
     assert (found.document(), found.is_missing) == ({"a": 1}, False)
 
 
+def test_a_byte_order_mark_is_skipped() -> None:
+    found = response(b'HTTP/1.1 200 OK\r\ncontent-length: 10\r\n\r\n\xef\xbb\xbf{"a":1}')
+    assert found.document() == {"a": 1}
+
+
 @pytest.mark.parametrize(
     "data",
     [

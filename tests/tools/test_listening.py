@@ -46,16 +46,15 @@ def in_threads(tools: Tools, use: Callable[[str], None]) -> None:
 
 @pytest.mark.parametrize("host", [in_asyncio, in_trio, in_threads])
 def test_an_added_tool_is_heard(host: Callable[..., None], tools: Tools) -> None:
-    @tools.tool
-    async def change() -> None:
-        tools.tool(name="late")(lambda: None)
-
-    @tools.tool
     def change_in_thread() -> None:
         tools.tool(name="late")(lambda: None)
 
+    async def change_in_loop() -> None:
+        change_in_thread()
+
     heard: list[str] = []
-    tool = "change_in_thread" if host is in_threads else "change"
+    tool = "change"
+    tools.tool(name=tool)(change_in_thread if host is in_threads else change_in_loop)
 
     def use(url: str) -> None:
         with sansmcp_blocking.connect(url, versions=("2026-07-28",)) as client:

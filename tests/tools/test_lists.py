@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Annotated, Any, Literal
 
 import pytest
@@ -329,6 +330,59 @@ def test_completion_is_bounded(completing: Client) -> None:
         "total": 250,
         "hasMore": True,
     }
+
+
+class Counted(str):
+    """A text that counts how often it is folded, which takes time for a long one."""
+
+    folds = 0
+
+    def __str__(self) -> str:
+        return self
+
+    def casefold(self) -> str:
+        self.folds += 1
+        return super().casefold()
+
+
+@pytest.mark.parametrize(
+    ("begun", "values", "folds"),
+    [
+        ("e", ["Estonia", "Ethiopia"], 1),
+        ("stras", ["Straße"], 1),
+        ("STRASSE", ["Straße"], 1),
+        ("x" * 8, [], 1),
+        ("x" * 9, [], 0),
+        ("\u00df" * 1_000_000, [], 0),
+    ],
+)
+def test_what_the_user_has_begun_is_folded_once_at_most(
+    tools: Tools, begun: str, values: list[str], folds: int
+) -> None:
+    """A long text costs nothing for each of the values."""
+
+    @tools.prompt(complete={"name": ["Estonia", "Ethiopia", "Straße"]})
+    def visit(name: str) -> str:
+        return name
+
+    counted = Counted(begun)
+    params = {"ref": PROMPT, "argument": {"name": "name", "value": counted}}
+    found = tools.handlers["completion/complete"](SimpleNamespace(params=params))
+    assert found["completion"]["values"] == values
+    assert counted.folds == folds
+
+
+class Unsplit(str):
+    """A URI that must not be taken apart, because it belongs to no template."""
+
+    def partition(self, separator: str) -> Any:
+        raise AssertionError(separator)
+
+
+def test_a_uri_is_taken_apart_for_its_own_template_only() -> None:
+    template = parse_template("note://{name}{?page}")
+    assert template.match("note://a?page=1") == {"name": "a", "page": "1"}
+    assert template.match(Unsplit("map://a?page=1")) is None
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import enum
+import json
+import numbers
+import os
 from collections.abc import Callable
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 import pydantic
 import pytest
@@ -225,6 +229,68 @@ def test_a_full_result(mcp_client: Connect, tools: Tools, revision: str) -> None
     assert result.get("structuredContent") == structured
 
 
+PAGE = "text/html;profile=mcp-app"
+UI = {"ui": {"csp": {"connectDomains": ["https://api.example"]}}, "com.example/a": [1, None]}
+
+
+@in_revisions
+def test_members_of_meta(mcp_client: Connect, tools: Tools, revision: str) -> None:
+    """A tool is shown by a page (SEP-1865), which has its own members."""
+    shown = {"ui": {"resourceUri": "ui://weather/view", "visibility": ["model", "app"]}}
+
+    @tools.tool(meta=shown)
+    def weather() -> str:
+        return "warm"
+
+    @tools.resource("ui://weather/view", mime_type=PAGE, meta=UI)
+    def view() -> str:
+        return "<!DOCTYPE html>"
+
+    @tools.resource("parts://{name}", meta=UI)
+    def parts(name: str) -> list[EmbeddedResource]:
+        return [
+            EmbeddedResource(name, "a"),
+            EmbeddedResource(name, b"b", meta={"com.example/b": 2}),
+        ]
+
+    @tools.prompt(meta={"com.example/c": 3})
+    def prompt() -> str:
+        return "x"
+
+    client = connect(mcp_client, tools, revision)
+    listed = [
+        client.list_tools()["tools"][0],
+        client.list_resources()["resources"][0],
+        client.list_resource_templates()["resourceTemplates"][0],
+        client.list_prompts()["prompts"][0],
+    ]
+    metas = [shown, UI, UI, {"com.example/c": 3}] if revision >= "2025-06-18" else [None] * 4
+    assert [each.get("_meta") for each in listed] == metas
+    (page,) = client.read_resource("ui://weather/view")["contents"]
+    assert page == {
+        "uri": "ui://weather/view",
+        "mimeType": PAGE,
+        "text": "<!DOCTYPE html>",
+        "_meta": UI,
+    }
+    contents = client.read_resource("parts://a")["contents"]
+    assert [each["_meta"] for each in contents] == [UI, {"com.example/b": 2}]
+
+
+def test_meta_that_is_not_json(mcp_client: Connect, tools: Tools) -> None:
+    bad: Any = {"com.example/a": object()}
+    with pytest.raises(sansmcp.LocalProtocolError, match="cannot be listed"):
+        tools.tool(name="bad", meta=bad)(lambda: "x")
+
+    @tools.resource("a:b")
+    def read() -> EmbeddedResource:
+        return EmbeddedResource("a:b", "x", meta=bad)
+
+    client = connect(mcp_client, tools)
+    with pytest.raises(sansmcp.JsonRpcError):
+        client.read_resource("a:b")
+
+
 def test_an_empty_full_result(mcp_client: Connect, tools: Tools) -> None:
     result, _ = _result_of(mcp_client, tools, "2025-11-25", ToolResult, ToolResult())
     assert result == {"content": [], "isError": False}
@@ -396,3 +462,178 @@ def test_a_plain_function_may_block(mcp_client: Connect, tools: Tools) -> None:
     waiting = client.start("tools/call", {"name": "wait"})
     assert text_of(client.call_tool("open_it")) == threading.main_thread().name
     assert text_of(waiting.result()) == "opened"
+
+
+class Real(float):
+    """A float of a library, such as ``numpy.float64``."""
+
+
+class Count(int):
+    """An int of a library."""
+
+
+class Level(enum.IntEnum):
+    LOW = 1
+
+
+@numbers.Integral.register
+class Scalar:
+    """No int, but an integer, as ``numpy.int64`` is."""
+
+    def __int__(self) -> int:
+        return 7
+
+
+@numbers.Real.register
+class Single:
+    """No float, but a real number, as ``numpy.float32`` is."""
+
+    def __float__(self) -> float:
+        return 2.5
+
+
+class Truth:
+    """What comparisons of numpy return: it is neither a bool nor a number."""
+
+    __module__ = "numpy"
+
+    def item(self) -> bool:
+        return True
+
+
+class Sample(NamedTuple):
+    mean: float
+    size: int
+
+
+# An annotation, what is returned, and the structured content.
+NUMBERS: list[tuple[Any, Any, Any]] = [
+    (float, Real(2.5), 2.5),
+    (int, Count(7), 7),
+    (int, Level.LOW, 1),
+    (float, Count(7), 7),
+    (float, Single(), 2.5),
+    (int, Scalar(), 7),
+    (bool, Truth(), True),
+    (float | None, Real(2.5), 2.5),
+    (list[float], [Real(2.5), 1], [2.5, 1]),
+    (list[float], (Real(2.5),), [2.5]),
+    (list[bool], [Truth()], [True]),
+    (tuple[int, float], (Count(7), Real(2.5)), [7, 2.5]),
+    (dict[str, list[float]], {"a": [Real(2.5)]}, {"a": [2.5]}),
+    (dict[str, Any], {"a": Single(), "b": Scalar(), "c": Truth()}, {"a": 2.5, "b": 7, "c": True}),
+    (Sample, Sample(Real(2.5), Count(7)), [2.5, 7]),
+    (Any, Real(2.5), 2.5),
+    (Any, [Count(7), Truth()], [7, True]),
+]
+
+
+@pytest.mark.parametrize(("annotation", "value", "structured"), NUMBERS)
+def test_numbers_of_libraries_are_numbers(
+    mcp_client: Connect, tools: Tools, annotation: Any, value: Any, structured: Any
+) -> None:
+    result, _ = _result_of(mcp_client, tools, "2025-11-25", annotation, value)
+    wrapped = {"result": structured}
+    assert result["structuredContent"] in (structured, wrapped)
+    assert json.loads(text_of(result)) == structured
+
+
+def test_a_number_of_a_library_is_no_text(mcp_client: Connect, tools: Tools) -> None:
+    """The schema still holds: only its own kind of number is let through."""
+    result, _ = _result_of(mcp_client, tools, "2025-11-25", list[int], [Real(2.5)])
+    assert result["isError"]
+
+
+NAN, HALF, FILE = float("nan"), "abc\ud83d", os.fsdecode(b"caf\xe9.txt")
+
+# An annotation, what is returned, and the place that the error names.
+NOT_JSON: list[tuple[Any, Any, str]] = [
+    (float, NAN, "$ is nan"),
+    (dict[str, float], {"mean": NAN}, "$.mean is nan"),
+    (Any, [{"most": float("-inf")}], "$[0].most is -inf"),
+    (list[float | None], [None, Real("inf")], "$[1] is inf"),
+    (str, HALF, "$.content[0].text"),
+    (list[str], ["fine", FILE], "$[1]"),
+    (dict[str, Any], {FILE: 1}, "a name in $"),
+    (list[str | Image], ["fine", FILE, Image(b"")], "$.content[1].text"),
+    (list[Any], [Image(b""), {"a": NAN}], "$.a is nan"),
+    (Any, Image(b"", FILE), "$.content[0].mimeType"),
+    (Any, EmbeddedResource("note://1", HALF), "$.content[0].resource.text"),
+    (Any, ResourceLink(f"file:///{FILE}", "a"), "$.content[0].uri"),
+    (Any, ToolResult(structured={"a": NAN}), "$.structuredContent.a is nan"),
+    (Any, ToolResult(meta={"com.example/a": [HALF]}), "$._meta.com.example/a[0]"),
+]
+
+
+@in_revisions
+@pytest.mark.parametrize(("annotation", "value", "place"), NOT_JSON)
+def test_what_json_has_not_is_a_tool_error_that_names_the_place(
+    mcp_client: Connect,
+    tools: Tools,
+    caplog: pytest.LogCaptureFixture,
+    revision: str,
+    annotation: Any,
+    value: Any,
+    place: str,
+) -> None:
+    if revision < "2025-06-18":
+        if isinstance(value, ToolResult) and value.structured is not None:
+            return  # these have no structured content
+        place = place.replace("[0].uri", "[0].text")
+    result, _ = _result_of(mcp_client, tools, revision, annotation, value)
+    assert result["isError"]
+    text = text_of(result)
+    assert text.startswith("The result of give is not JSON: ")
+    assert place in text
+    (record,) = caplog.records
+    assert record.exc_info is not None
+
+
+def test_nulls_are_no_numbers_that_json_has_not(mcp_client: Connect, tools: Tools) -> None:
+    result, _ = _result_of(mcp_client, tools, "2025-11-25", Any, {"a": None, "b": "NaN", "c": "é"})
+    assert result["structuredContent"] == {"a": None, "b": "NaN", "c": "é"}
+
+
+def test_a_resource_has_no_silent_null(mcp_client: Connect, tools: Tools) -> None:
+    tools.resource("note://1")(lambda: {"mean": NAN})
+    with pytest.raises(sansmcp.JsonRpcError, match="Internal error"):
+        connect(mcp_client, tools).call("resources/read", {"uri": "note://1"})
+
+
+def test_a_default_that_json_has_not_is_not_in_the_schema(
+    mcp_client: Connect, tools: Tools
+) -> None:
+    @tools.tool
+    def mean(start: float = NAN, name: str = HALF, size: int = 3) -> str:
+        return f"{start} {name!r} {size}"
+
+    client = connect(mcp_client, tools)
+    (tool,) = client.list_tools()["tools"]
+    properties = tool["inputSchema"]["properties"]
+    assert [each.get("default") for each in properties.values()] == [None, None, 3]
+    assert text_of(client.call_tool("mean")) == f"nan {HALF!r} 3"
+
+
+@pytest.mark.parametrize(
+    ("members", "place"),
+    [
+        ({"description": HALF}, "$.description"),
+        ({"title": HALF}, "$.title"),
+        ({"icons": [{"src": HALF}]}, "$.icons[0].src"),
+        ({"icons": [{"src": {1}}]}, "$.icons[0].src"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["tool", "prompt", "resource"])
+def test_a_definition_that_is_not_json_is_refused_where_it_is_made(
+    tools: Tools, kind: str, members: dict[str, Any], place: str
+) -> None:
+    """One such definition would take the whole list away."""
+
+    def give() -> str:
+        return ""
+
+    make: Any = getattr(tools, kind)
+    uri = ("note://1",) if kind == "resource" else ()
+    with pytest.raises(sansmcp.LocalProtocolError, match="give cannot be listed: ") as raised:
+        make(*uri, **members)(give)
+    assert place in str(raised.value)

@@ -6,6 +6,7 @@ import asyncio
 import os
 import pty
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -19,7 +20,7 @@ import sansmcp_asyncio
 import sansmcp_blocking
 import sansmcp_tools
 import sansmcp_trio
-from sansmcp import App
+from sansmcp import App, SecurityPolicy
 from sansmcp.events import ServerNotified
 from sansmcp_tools._run import HTTP_VARIABLE, chosen_settings
 
@@ -116,6 +117,19 @@ def test_a_terminal_gets_http(script: list[str]) -> None:
     os.close(other)
 
 
+def test_a_port_that_is_in_use(script: list[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        address = f"127.0.0.1:{other.getsockname()[1]}"
+        done = subprocess.run(
+            [*script, "--http", address], capture_output=True, text=True, timeout=60, check=False
+        )
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("Cannot serve: [Errno ")
+    assert address.rpartition(":")[2] in line
+    assert line.endswith("choose another address: --http 127.0.0.1:0")
+
+
 def test_both_at_once(script: list[str]) -> None:
     port = free_port()
     command = [*script, "--stdio", "--http", f"127.0.0.1:{port}"]
@@ -180,6 +194,22 @@ def test_what_is_chosen(
     os.close(other)
     if not has_input:
         os.close(own)
+
+
+def test_pages_of_an_origin_are_served() -> None:
+    origins = ["--cors", "https://a.example", "--cors", "https://b.example"]
+    chosen = chosen_settings(["--http", *origins], SecurityPolicy(allowed_hosts=("mcp.example",)))
+    assert chosen.get("policy") == SecurityPolicy(
+        allowed_hosts=("mcp.example",),
+        allowed_origins=("https://a.example", "https://b.example"),
+        cors=True,
+    )
+
+
+def test_a_page_of_no_origin(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        chosen_settings(["--http", "--cors", "null"])
+    assert "'null' cannot be among allowed_origins" in capsys.readouterr().err
 
 
 def test_without_standard_input_there_is_http(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,6 +19,7 @@ import pytest
 from msgspec import Meta
 
 import sansmcp
+from sansmcp.codecs.json import as_object
 from sansmcp_pytest import Connect
 from sansmcp_tools import Context, ThreadContext, Tools
 
@@ -189,7 +190,6 @@ TABLE: list[tuple[Any, dict[str, Any], Any, Any, Any, str]] = [
 )
 def test_an_annotation_is_schema_and_check(
     mcp_client: Connect,
-    tools: Tools,
     annotation: Any,
     schema: dict[str, Any],
     sent: Any,
@@ -203,11 +203,13 @@ def test_an_annotation_is_schema_and_check(
         got.append(value)
 
     take.__annotations__ = {"value": annotation, "return": None}
+    tools = Tools("under test", json_texts=False)
     tools.tool(take)
     client = connect(mcp_client, tools)
     (tool,) = client.list_tools()["tools"]
     shown = tool["inputSchema"]
-    assert shown["properties"] == {"value": schema}
+    # Python 3.10 takes a union for the same one in another order, if that came before.
+    assert _sorted(shown["properties"]) == _sorted({"value": schema})
     assert (shown["type"], shown["required"]) == ("object", ["value"])
     assert shown["additionalProperties"] is False
     references = set(re.findall(r"#/\$defs/(\w+)", json.dumps(shown)))
@@ -222,6 +224,17 @@ def test_an_annotation_is_schema_and_check(
     assert "value" in text_of(refused)
     assert error in text_of(refused)
     assert len(got) == 1
+
+
+def _sorted(schema: Any) -> Any:
+    """Return a schema whose alternatives are in one order."""
+    members = as_object(schema)
+    if members is not None:
+        return {
+            name: sorted(map(_sorted, value), key=str) if name == "anyOf" else _sorted(value)
+            for name, value in members.items()
+        }
+    return schema
 
 
 def test_nested_types_bring_their_definitions(tools: Tools) -> None:
@@ -412,6 +425,31 @@ def test_methods_and_callable_objects(mcp_client: Connect, tools: Tools) -> None
     assert text_of(client.call_tool("times", {"times": 2})) == "6"
 
 
+def _take(items: list[Item], by_name: dict[str, Item] | None = None) -> None: ...
+
+
+MISTAKES: list[tuple[dict[str, Any], str, str]] = [
+    ({"items": [{"name": 1}] * 5000}, "0.name: Input should be", " more - at `items`"),
+    ({"items": [], "by_name": {"n" * 9000: 5}}, "n" * 50, " - at `by_name`"),
+    ({"items": 1, "l" * 9000: 5}, "", ""),
+    ({"items": []} | {"z" * 9000: 5}, "Object contains unknown field `zzz", "zzz`"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "begins", "ends"), MISTAKES)
+def test_the_text_for_many_mistakes_is_short(
+    mcp_client: Connect, tools: Tools, arguments: dict[str, Any], begins: str, ends: str
+) -> None:
+    """The model gets the first twenty, and no text of many times the size of the arguments."""
+    tools.tool(name="take")(_take)
+    refused = connect(mcp_client, tools).call_tool("take", arguments)
+    text = text_of(refused)
+    assert refused["isError"]
+    assert text.startswith(f"The arguments of take are not valid: {begins}")
+    assert text.endswith(ends)
+    assert len(text) < 6000
+
+
 def test_without_pydantic() -> None:
     """No program that does not use pydantic imports it, so it need not be installed."""
     code = """
@@ -425,3 +463,32 @@ print(sorted(tools.app.input_schema("add")["properties"]))
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "['a', 'b']\n"
+
+
+class Hotel:
+    def price(self, nights: int) -> int:
+        return 100 * nights
+
+    @classmethod
+    def stars(cls) -> int:
+        return 4
+
+    @staticmethod
+    def name() -> str:
+        return "Hotel"
+
+
+@pytest.mark.parametrize("decorate", ["tool", "prompt"])
+def test_a_method_of_a_class_is_refused_where_it_is_decorated(tools: Tools, decorate: str) -> None:
+    with pytest.raises(sansmcp.LocalProtocolError) as caught:
+        getattr(tools, decorate)(Hotel.price)
+    assert "Hotel.price is a method of a class" in str(caught.value)
+    assert "tools.tool(Hotel().price)" in str(caught.value)
+    for function in (Hotel().price, Hotel.stars, Hotel.name):
+        tools.tool(function)
+
+
+@pytest.mark.parametrize("decorate", ["tool", "prompt"])
+def test_a_name_without_its_keyword_is_refused(tools: Tools, decorate: str) -> None:
+    with pytest.raises(sansmcp.LocalProtocolError, match="; for a name write name='greet'"):
+        getattr(tools, decorate)("greet")

@@ -25,8 +25,21 @@ app = sansmcp.App("typed", "1.0")
 RESULTS: dict[str, dict[str, Any]] = {
     "fits": {"content": [], "structuredContent": {"sum": 3, "parts": [1, 2]}},
     "does_not_fit": {"content": [], "structuredContent": {"sum": "three", "parts": [1, 2]}},
+    "gives_number": {"content": [], "structuredContent": {"result": 2.5}},
+    "gives_union": {"content": [], "structuredContent": {"result": {"sum": 3, "parts": [1]}}},
+    "gives_result": {"content": [], "structuredContent": {"result": 1, "more": 2}},
+    "many_mistakes": {"content": [], "structuredContent": {"sum": 1, "parts": ["x"] * 5000}},
+    "long_mistake": {"content": [], "structuredContent": {"result": "x" * 100_000}},
     "fails": {"content": [{"type": "text", "text": "no such city"}], "isError": True},
-    "gives_text": {"content": [{"type": "text", "text": "3"}]},
+    "gives_floats": {"content": [], "structuredContent": {"sum": 3.0, "parts": [1.0, 2]}},
+    "gives_half": {"content": [], "structuredContent": {"sum": 3.5, "parts": []}},
+    "gives_large": {"content": [], "structuredContent": {"sum": 1e300, "parts": []}},
+    "gives_text": {"content": [{"type": "text", "text": "three"}]},
+    "gives_texts": {"content": [{"type": "text", "text": "3"}, {"type": "text", "text": "4"}]},
+    "gives_image": {"content": [{"type": "image", "data": "", "mimeType": "image/png"}]},
+    "gives_nothing": {"content": []},
+    "gives_json": {"content": [{"type": "text", "text": '{"sum": 3, "parts": [1, 2.0]}'}]},
+    "gives_other_json": {"content": [{"type": "text", "text": '{"parts": []}'}]},
 }
 
 LISTS: dict[str, tuple[str, list[dict[str, Any]]]] = {

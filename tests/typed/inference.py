@@ -28,6 +28,13 @@ async def loops(
         assert_type(tool["name"], str)
     async for resource in client.resources():
         assert_type(resource, sansmcp.schema.Resource)
+    assert_type(await client.list_tools(), sansmcp.schema.ListToolsResult)
+    assert_type(await client.list_resources("c"), sansmcp.schema.ListResourcesResult)
+    templates = await client.list_resource_templates()
+    assert_type(templates, sansmcp.schema.ListResourceTemplatesResult)
+    assert_type(await client.list_prompts(), sansmcp.schema.ListPromptsResult)
+    assert_type(await client.read_resource("a:b"), sansmcp.schema.ReadResourceResult)
+    assert_type(await client.get_prompt("p", {"a": "b"}), sansmcp.schema.GetPromptResult)
 
 
 def threads(
@@ -38,6 +45,13 @@ def threads(
     assert_type(client.call("tools/list", result_type=Typed), Typed)
     for prompt in client.prompts():
         assert_type(prompt, sansmcp.schema.Prompt)
+    assert_type(client.list_tools(), sansmcp.schema.ListToolsResult)
+    assert_type(client.list_resources("c"), sansmcp.schema.ListResourcesResult)
+    templates = client.list_resource_templates()
+    assert_type(templates, sansmcp.schema.ListResourceTemplatesResult)
+    assert_type(client.list_prompts(), sansmcp.schema.ListPromptsResult)
+    assert_type(client.read_resource("a:b"), sansmcp.schema.ReadResourceResult)
+    assert_type(client.get_prompt("p", {"a": "b"}), sansmcp.schema.GetPromptResult)
     assert_type(simulated.call_tool("add"), Any)
     assert_type(simulated.call_tool("add", result_type=Model), Model)
     assert_type(simulated.call("tools/list", result_type=Typed), Typed)

@@ -41,17 +41,21 @@ with sansmcp_blocking.serve(app, stdio=True) as server:
 
 async def use_async(group: Any) -> dict[str, Any]:
     async with group:
-        listed = [tool["name"] for tool in await group.tools()]
+        tools = group.tools()
+        assert type(tools) is type(group.clients["one"].tools())
+        listed = [tool["name"] async for tool in tools]
         called = await group.call_tool("two_add")
         with pytest.raises(LocalProtocolError, match="'add'"):
             await group.call_tool("add")
     return {"listed": listed, "called": called, "failures": list(group.failures)}
 
 
-def use_blocking(file: Path, **options: Any) -> dict[str, Any]:
+def use_blocking(file: Any, **options: Any) -> dict[str, Any]:
     with sansmcp_blocking.ClientGroup(file, **options) as group:
         called: Any = group.call_tool("two_add", result_type=dict[str, Any])
-        listed = [tool["name"] for tool in group.tools()]
+        tools = group.tools()
+        assert type(tools) is type(group.clients["one"].tools())
+        listed = [tool["name"] for tool in tools]
     return {
         "listed": listed,
         "called": {"structuredContent": called},
@@ -59,11 +63,11 @@ def use_blocking(file: Path, **options: Any) -> dict[str, Any]:
     }
 
 
-def in_asyncio(use: Callable[[Any], Any], file: Path, **options: Any) -> Any:
+def in_asyncio(use: Callable[[Any], Any], file: Any, **options: Any) -> Any:
     return asyncio.run(use(sansmcp_asyncio.ClientGroup(file, **options)))
 
 
-def in_trio(use: Callable[[Any], Any], file: Path, **options: Any) -> Any:
+def in_trio(use: Callable[[Any], Any], file: Any, **options: Any) -> Any:
     return trio.run(use, sansmcp_trio.ClientGroup(file, **options))
 
 
@@ -74,25 +78,47 @@ use_trio = partial(in_trio, use_async)
 USES = [use_asyncio, use_blocking, use_trio]
 
 
+BROKEN = {"command": sys.executable, "args": ["-c", "raise SystemExit(3)"]}
+
+
 @pytest.fixture
 def file(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Two servers that have a tool of the same name, one over HTTP, and a broken one."""
     monkeypatch.setenv("GROUP_SECOND", "the second")
+    monkeypatch.chdir(tmp_path)
     script = tmp_path / "server.py"
     script.write_text(SERVER, "utf-8")
     servers: dict[str, Any] = {
         "one": {"command": sys.executable, "args": [str(script), "add"], "env": {"WHO": "x"}},
-        "broken": {"command": sys.executable, "args": ["-c", "raise SystemExit(3)"]},
+        "broken": BROKEN,
         "two": {
             "command": sys.executable,
             "args": [str(script), "add"],
             "env": {"WHO": "${GROUP_SECOND}"},
         },
         "http": {"url": url, "headers": {"x-tenant": "acme"}},
+        "off": {
+            "command": sys.executable,
+            "args": ["-c", "open('started', 'w')"],
+            "disabled": True,
+        },
+        "unset": {"command": "x", "env": {"A": "${GROUP_NOT_SET}"}},
     }
     file = tmp_path / "servers.json"
     file.write_text(json.dumps({"mcpServers": servers}), "utf-8")
     return file
+
+
+def test_a_tool_that_no_server_has(file: Path) -> None:
+    with (
+        sansmcp_blocking.ClientGroup(file) as group,
+        pytest.raises(LocalProtocolError) as raised,
+    ):
+        group.call_tool("tow_add")
+    assert str(raised.value) == (
+        "No server of the group has a tool 'tow_add'; did you mean two_add or one_add? It has the "
+        "tools of one, two, http; left out are unset, broken (the reasons are in failures)"
+    )
 
 
 @pytest.mark.parametrize("use", USES, ids=["asyncio", "blocking", "trio"])
@@ -101,19 +127,35 @@ def test_tools_of_all_servers(use: Callable[..., Any], file: Path) -> None:
     found = use(file)
     assert found["listed"][:3] == TOOLS
     assert found["called"]["structuredContent"] == {"tool": "add", "who": "the second"}
-    assert found["failures"] == ["broken"]
+    assert found["failures"] == ["unset", "broken"]
+    assert not Path("started").exists()
 
 
 @pytest.mark.parametrize("use", USES, ids=["asyncio", "blocking", "trio"])
-def test_a_broken_server_can_raise(use: Callable[..., Any], file: Path) -> None:
+def test_a_mapping_is_taken_like_a_file(use: Callable[..., Any], file: Path) -> None:
+    pytest.importorskip("msgspec")
+    assert use(json.loads(file.read_text("utf-8")))["listed"][:3] == TOOLS
+
+
+@pytest.mark.parametrize("use", USES, ids=["asyncio", "blocking", "trio"])
+def test_an_entry_that_is_wrong_can_raise(use: Callable[..., Any]) -> None:
+    with pytest.raises(LocalProtocolError, match="GROUP_NOT_SET"):
+        use({"it": {"command": "${GROUP_NOT_SET}"}}, raises=True)
+
+
+@pytest.mark.parametrize("use", USES, ids=["asyncio", "blocking", "trio"])
+def test_a_broken_server_can_raise(use: Callable[..., Any]) -> None:
     with pytest.raises(CallError):
-        use(file, raises=True)
+        use({"it": BROKEN}, raises=True)
 
 
 @pytest.mark.parametrize("use", USES, ids=["asyncio", "blocking", "trio"])
 def test_a_file_that_is_none_is_refused(use: Callable[..., Any], tmp_path: Path) -> None:
     with pytest.raises(LocalProtocolError, match="Cannot read"):
         use(tmp_path / "none.json")
+    for nothing in ({}, {"mcpServers": {"it": {"command": "x", "disabled": True}}}):
+        with pytest.raises(LocalProtocolError, match="no servers to be used"):
+            use(nothing)
 
 
 WAITING_SERVER = """

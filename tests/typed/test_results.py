@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+import traceback
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.util import module_from_spec, spec_from_file_location
-from typing import Any, TypedDict
+from typing import Annotated, Any, Literal, TypedDict
 
 import msgspec
 import pydantic
@@ -63,6 +64,62 @@ def test_what_does_not_fit_names_the_field(ask: Ask) -> None:
         assert caught.value.method == "tools/call"
 
 
+class Result(msgspec.Struct):
+    result: float
+
+
+@pytest.mark.parametrize(
+    ("tool", "kind", "value"),
+    [
+        ("gives_number", float, 2.5),
+        ("gives_number", float | None, 2.5),
+        ("gives_number", Annotated[float, msgspec.Meta(gt=0)], 2.5),
+        ("gives_number", Result, Result(2.5)),
+        ("gives_number", dict[str, float], {"result": 2.5}),
+        ("gives_union", Struct | int, Struct(3, [1])),
+        ("gives_union", Struct, Struct(3, [1])),
+        ("gives_union", Model, Model(sum=3, parts=[1])),
+    ],
+)
+def test_what_a_server_has_wrapped_is_unwrapped(ask: Ask, tool: str, kind: Any, value: Any) -> None:
+    """Structured content is an object, so a float travels as ``{"result": 2.5}``."""
+    assert ask(calling(tool, kind)) == value
+
+
+@pytest.mark.parametrize(
+    ("tool", "kind", "error"),
+    [
+        ("gives_number", str, "is no str: Expected `str`, got `float`"),
+        ("gives_result", float, "is no float: Expected `float`, got `object`"),
+        ("fits", float, "is no float: Expected `float`, got `object`"),
+    ],
+)
+def test_what_does_not_fit_is_one_error(ask: Ask, tool: str, kind: Any, error: str) -> None:
+    with pytest.raises(InvalidResponse) as caught:
+        ask(calling(tool, kind))
+    assert str(caught.value) == f"The structuredContent of the tool's result {error}"
+    shown = "".join(traceback.format_exception(caught.value))
+    assert shown.count("Traceback (most recent call last)") == 1
+
+
+@pytest.mark.parametrize(
+    ("tool", "kind", "texts"),
+    [
+        ("many_mistakes", Model, ["parts.0: Input should be", "; and 4980 more"]),
+        ("many_mistakes", Struct, ["got `str` - at `$.parts[0]`"]),
+        ("long_mistake", Literal["a"], ["Invalid enum value 'xxx", " ... xxx"]),
+    ],
+)
+def test_the_text_for_many_mistakes_is_short(
+    ask: Ask, tool: str, kind: Any, texts: list[str]
+) -> None:
+    with pytest.raises(InvalidResponse) as caught:
+        ask(calling(tool, kind))
+    assert len(str(caught.value)) < 6000
+    for text in texts:
+        assert text in str(caught.value)
+
+
 def test_a_tool_that_fails_raises_only_with_a_type(ask: Ask) -> None:
     assert ask(lambda client: client.call_tool("fails"))["isError"] is True
     with pytest.raises(ToolFailed, match="no such city") as caught:
@@ -70,9 +127,30 @@ def test_a_tool_that_fails_raises_only_with_a_type(ask: Ask) -> None:
     assert caught.value.result["isError"] is True
 
 
-def test_a_result_without_structured_content_is_refused(ask: Ask) -> None:
+@pytest.mark.parametrize("tool", ["gives_text", "gives_texts", "gives_image", "gives_nothing"])
+def test_a_result_without_structured_content_is_refused(ask: Ask, tool: str) -> None:
     with pytest.raises(InvalidResponse, match="no structuredContent"):
-        ask(lambda client: client.call_tool("gives_text", result_type=Struct))
+        ask(calling(tool, Struct))
+
+
+def test_json_in_a_text_becomes_a_type(ask: Ask) -> None:
+    """Servers before 2025-06-18 have no other way to send a value."""
+    for kind in TYPES:
+        assert ask(calling("gives_json", kind)) == kind(sum=3, parts=[1, 2])
+        with pytest.raises(InvalidResponse, match=r"The text of the tool's result is no .*sum"):
+            ask(calling("gives_other_json", kind))
+
+
+def test_a_float_that_is_an_integer_fits_one(ask: Ask) -> None:
+    """JavaScript and Go write 3.0 for 3, or the other way round."""
+    for kind in TYPES:
+        found = ask(calling("gives_floats", kind))
+        assert found == kind(sum=3, parts=[1, 2])
+        assert "3.0" not in repr(found)
+        with pytest.raises(InvalidResponse, match=r"sum"):
+            ask(calling("gives_half", kind))
+    with pytest.raises(InvalidResponse, match=r"got `float` - at `\$.sum`"):
+        ask(calling("gives_large", Struct))
 
 
 def test_any_result_becomes_a_type(ask: Ask) -> None:
@@ -122,6 +200,38 @@ def test_a_list_without_end_is_refused() -> None:
         pages.items({"tools": [], "nextCursor": str(number)})
     with pytest.raises(InvalidResponse, match="1000 pages"):
         pages.items({"tools": [], "nextCursor": "more"})
+
+
+@pytest.mark.parametrize(
+    "pages",
+    [
+        [("ab", "x"), ("ab", "x")],
+        [("ab", "1"), ("ab", "2")],
+        [("ab", "x"), ("c", "y"), ("bd", "x")],
+        [("ab", "x"), ("", "x")],
+        [("ab", "x"), ("", "y"), ("c", None)],
+    ],
+)
+def test_a_list_whose_cursors_lead_nowhere_has_each_item_once(
+    pages: list[tuple[str, str | None]],
+) -> None:
+    """Source: https://github.com/DeusData/codebase-memory-mcp/issues/1247 ."""
+    reading = Pages(TOOLS)
+    names: list[str] = []
+    for tools, cursor in pages:
+        assert not reading.is_done
+        page: Any = {"tools": [{"name": each} for each in tools], "nextCursor": cursor}
+        names += [each["name"] for each in reading.items(page)]
+    assert reading.is_done
+    assert names == sorted({name for tools, _ in pages for name in tools})
+
+
+def test_items_without_a_name_are_not_told_apart() -> None:
+    reading = Pages(TOOLS)
+    tools: list[dict[str, Any]] = [{"name": []}, {}]
+    for cursor in ("a", "b"):
+        page: Any = {"tools": tools, "nextCursor": cursor}
+        assert len(list(reading.items(page))) == 2
 
 
 def test_without_msgspec_models_still_convert(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,8 @@ import pytest
 from sansmcp import App, LocalProtocolError, Notification, Peer, Request
 from sansmcp.app import is_async
 
+from ..handlers import nothing
+
 requirement = pytest.mark.requirement
 
 
@@ -21,7 +23,7 @@ def test_a_handler_declares_its_capability() -> None:
 
     @app.handler("tools/list")
     @app.handler("resources/list")
-    def handler() -> None: ...
+    def handler(call: object) -> None: ...
 
     assert app.handlers["tools/list"] is handler
     assert app.initialize_result("2025-11-25") == {
@@ -32,6 +34,29 @@ def test_a_handler_declares_its_capability() -> None:
     }
     app.handler("resources/subscribe")(handler)
     assert app.initialize_result("x")["capabilities"]["resources"] == {"subscribe": True}
+
+
+def test_what_a_server_says_about_itself() -> None:
+    icons = [{"src": "https://example.com/i.png", "mimeType": "image/png"}]
+    app = App("n", title="t", description="d", icons=icons, website_url="https://example.com")
+    assert app.initialize_result("2025-11-25")["serverInfo"] == {
+        "name": "n",
+        "version": "0",
+        "title": "t",
+        "description": "d",
+        "icons": icons,
+        "websiteUrl": "https://example.com",
+    }
+
+
+@pytest.mark.parametrize(
+    "info",
+    [{"title": 1}, {"description": b"x"}, {"website_url": 1}, {"icons": "x"}, {"icons": ["x"]}],
+    ids=str,
+)
+def test_what_a_server_cannot_say_about_itself(info: Any) -> None:
+    with pytest.raises(LocalProtocolError):
+        App("n", **info)
 
 
 def test_an_app_without_anything() -> None:
@@ -46,7 +71,7 @@ def test_an_app_without_anything() -> None:
 @pytest.mark.parametrize("method", ["initialize", "ping", "rpc.discover", "taken"])
 def test_methods_that_have_their_answer_already_are_refused(method: str) -> None:
     app = App("name")
-    app.handler("taken")(lambda: None)
+    app.handler("taken")(nothing)
     with pytest.raises(LocalProtocolError):
         app.handler(method)
 
@@ -82,16 +107,56 @@ def test_methods_of_extensions_are_taken(method: str) -> None:
     assert app.handler_of(method) is print
 
 
+def _without() -> None: ...
+
+
+def _with_two(a: object, b: object) -> None: ...
+
+
+def _with_keyword(*, call: object) -> None: ...
+
+
+def _with_any(*_: object) -> None: ...
+
+
+def _with_default(call: object, more: int = 1) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("handler", "shown"),
+    [
+        (_without, "_without() -> 'None' does not take that"),
+        (_with_two, "_with_two(a: 'object', b: 'object') -> 'None' does not take that"),
+        (_with_keyword, "Write: def _with_keyword(call)"),
+    ],
+)
+def test_a_handler_that_cannot_take_the_call_is_refused(handler: Any, shown: str) -> None:
+    """It would fail at the first call otherwise, as an internal error."""
+    for register in (App("a").handler("tools/call"), App("b").fallback):
+        with pytest.raises(LocalProtocolError, match="gets one argument, the call") as caught:
+            register(handler)
+        assert shown in str(caught.value)
+    with pytest.raises(LocalProtocolError, match="gets two arguments, the peer and the not"):
+        App("c").on_notification("notifications/x")(_with_keyword)
+
+
+@pytest.mark.parametrize("handler", [_with_any, _with_default, iter, dict])
+def test_a_handler_that_can_take_the_call(handler: Any) -> None:
+    """Some functions of C have no signature that can be read."""
+    App("a").handler("tools/call")(handler)
+    App("b").fallback(handler)
+
+
 def test_a_fallback_answers_what_nothing_else_does() -> None:
     """Row C9 of the review: gateways pass on methods that they have never heard of."""
     app = App("a", capabilities={"tools": {}})
     assert app.handler_of("tools/list") is None
 
     @app.handler("tools/call")
-    def call_tool() -> None: ...
+    def call_tool(call: object) -> None: ...
 
     @app.fallback
-    def pass_on() -> None: ...
+    def pass_on(call: object) -> None: ...
 
     assert app.handler_of("tools/call") is call_tool
     assert app.handler_of("tools/list") is app.handler_of("com.example/x") is pass_on
@@ -117,7 +182,7 @@ def test_which_handlers_run_in_the_event_loop() -> None:
     app.handler("1")(print)
     app.handler("2", inline=True)(print)
     app.handler("3")(_async)
-    app.handler("4")(partial(partial(_async), None))
+    app.handler("4")(partial(partial(_async)))
     app.handler("5")(_AsyncObject())
     app.fallback(_async)
     inline = [app.options_of(method).inline for method in "123456"]
@@ -231,3 +296,20 @@ def test_handlers_of_notifications() -> None:
     for wrong in (unfit, 1):
         with pytest.raises(LocalProtocolError, match="must be a plain function"):
             app.on_notification()(cast("Any", wrong))
+
+
+def test_the_async_functions_of_an_app_are_told() -> None:
+    app = App("x", "1")
+
+    @app.handler("tools/list")
+    def plain(call: Any) -> None: ...
+
+    @app.handler("tools/call")
+    async def waiting(call: Any) -> None: ...
+
+    assert app.async_functions() == ["'tools/call'"]
+
+    @app.fallback
+    async def others(call: Any) -> None: ...
+
+    assert app.async_functions() == ["'tools/call'", "the fallback"]

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from sansmcp import (
+    Access,
     App,
     Authenticator,
     BaseCall,
@@ -135,6 +136,8 @@ class DriverHarness(ServerHarness):
             raise JsonRpcError(-7, "mine", object())
         if "fails" in handle.params:
             raise Ended
+        if "exits" in handle.params:
+            raise SystemExit(3)
         if "stops" in handle.params:
             raise Stopped
         if "header" in handle.params:
@@ -170,6 +173,16 @@ def test_what_a_handler_raises(harness: DriverHarness, method: str) -> None:
     assert (refused.error["code"], refused.error["message"]) == (-7, "mine")
     assert broken.error["code"] == -32603
     assert [type(failure) for failure in harness.host.failures] == [Ended]
+
+
+@pytest.mark.parametrize("method", ["tools/call", "tools/list"])
+def test_a_handler_that_exits_ends_its_call_alone(harness: DriverHarness, method: str) -> None:
+    answered = harness.post(request(1, method, exits=True), harness.open_session())
+    harness.host.let_go_on()
+    assert answered.error["code"] == -32603
+    (failure,) = harness.host.failures
+    assert "The handler has raised SystemExit(3)" in str(failure)
+    assert isinstance(failure.__cause__, SystemExit)
 
 
 @pytest.mark.parametrize("method", ["tools/call", "tools/list"])
@@ -426,6 +439,43 @@ def test_a_plain_authenticate_is_called_in_place(token: str, status: int) -> Non
     assert talk.status == status
     assert len(harness.host.failures) == (token == "broken")
     assert harness.host.bugs == []
+
+
+class Knowing:
+    """Knows two tokens by heart."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def __call__(self, head: RequestHead, connection: ConnectionInfo) -> str | Refusal:
+        self.asked += 1
+        return by_header(head, connection)
+
+    def find_known(self, head: RequestHead, connection: ConnectionInfo) -> Access | Refusal | None:
+        (token,) = head.values(b"authorization")
+        if token == b"wrong by heart":
+            raise Ended
+        if token == b"known":
+            return Access("ada")
+        return Refusal(401) if token == b"bad" else None
+
+
+@pytest.mark.parametrize(
+    ("token", "status", "asked"),
+    [("known", 200, 0), ("bad", 401, 0), ("right", 200, 1), ("wrong", 403, 1)],
+)
+def test_what_authenticate_knows_is_not_asked(token: str, status: int, asked: int) -> None:
+    authenticate = Knowing()
+    harness = DriverHarness(authenticate)
+    talk = harness.post(initialize("2025-11-25", {}), headers={"authorization": token})
+    assert (talk.status, authenticate.asked) == (status, asked)
+
+
+def test_an_authenticate_that_fails_to_know_is_contained() -> None:
+    harness = DriverHarness(Knowing())
+    headers = {"authorization": "wrong by heart"}
+    assert harness.post(initialize("2025-11-25", {}), headers=headers).status == 500
+    assert len(harness.host.failures) == 1
 
 
 def test_an_async_authenticate_needs_an_event_loop() -> None:

@@ -25,7 +25,7 @@ from sansmcp import (
 )
 from sansmcp.base_client import OnProgress
 from sansmcp.effects import ClientEffect, KillProcess
-from sansmcp.events import ClientEvent, Closed, ProgressReceived, ServerNotified
+from sansmcp.events import ClientEvent, Closed, ProgressReceived, Reconnecting, ServerNotified
 from sansmcp.messages import Params
 from sansmcp.meta_keys import MULTI_TURN
 from sansmcp.process import ProcessExited
@@ -47,13 +47,19 @@ ABLE: Mapping[str, Any] = {"capabilities": {"elicitation": {}, "roots": {}, "sam
 class Host(ClientDriver[PendingResult, None]):
     """Its results are promises; nobody waits."""
 
-    def __init__(self, harness: DriverHarness) -> None:
+    def __init__(
+        self,
+        harness: DriverHarness,
+        handlers: Mapping[str, Callable[[ServerRequest], Any]] | None = None,
+    ) -> None:
         self.harness = harness
         self.opened, self.closed = PendingResult(), PendingResult()
-        answers = {"elicitation/create": self.elicit, "roots/list": self.roots}
-        super().__init__(harness.client, answers, self.opened, self.closed)
+        if handlers is None:
+            handlers = {"elicitation/create": self.elicit, "roots/list": self.roots}
+        super().__init__(harness.client, handlers, self.opened, self.closed)
         self.failures: list[tuple[str, Exception]] = []
         self.bugs: list[Exception] = []
+        self.first_failures: list[Reconnecting] = []
         self.asked = 0
         self.requests: list[ServerRequest] = []
 
@@ -120,6 +126,10 @@ class Host(ClientDriver[PendingResult, None]):
     def unexpected(self, error: Exception) -> None:
         self.bugs.append(error)
 
+    def on_first_failure(self, event: Reconnecting) -> None:
+        super().on_first_failure(event)
+        self.first_failures.append(event)
+
     def on_handler_error(self, request: ServerRequest, error: Exception) -> None:
         self.failures.append((request.method, error))
 
@@ -127,9 +137,13 @@ class Host(ClientDriver[PendingResult, None]):
 class DriverHarness(ClientHarness):
     """A bench whose client is driven by a host."""
 
-    def __init__(self, **settings: Any) -> None:
+    def __init__(
+        self,
+        handlers: Mapping[str, Callable[[ServerRequest], Any]] | None = None,
+        **settings: Any,
+    ) -> None:
         super().__init__(**{**ABLE, **settings})
-        self.host = Host(self)
+        self.host = Host(self, handlers)
 
     def run_pending(self) -> None:
         self.host.run_pending()
@@ -170,6 +184,21 @@ def test_an_opening_that_fails() -> None:
     with pytest.raises(RequestRefused):
         harness.host.opened.result()
     assert harness.host.closed.is_done
+
+
+def test_the_first_failure_of_the_opening_is_reported() -> None:
+    """Only that one: the error at the end has all of them."""
+    harness = DriverHarness()
+    harness.host.begin_session()
+    for _ in range(3):
+        harness.take().cut("no route to host")
+        harness.wait(4)
+    (event,) = harness.host.first_failures
+    assert "no route to host" in event.reason
+    harness.initialize()
+    _, asked = harness.ask()
+    asked.cut()
+    assert len(harness.host.first_failures) == 1
 
 
 def test_results_and_errors_are_delivered(harness: DriverHarness) -> None:

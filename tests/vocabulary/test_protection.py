@@ -20,6 +20,8 @@ from sansmcp import (
 from sansmcp.authentication import bearer_token
 from sansmcp.scopes import checked_scopes, parse_scope
 
+from ..handlers import nothing
+
 requirement = pytest.mark.requirement
 
 URL = "https://mcp.example.com/mcp"
@@ -78,7 +80,7 @@ def test_what_is_no_set_of_scopes(scopes: Any) -> None:
     with pytest.raises(LocalProtocolError):
         App("a").handler("tools/call", scopes=scopes)
     with pytest.raises(LocalProtocolError):
-        App("a").fallback(lambda: None, scopes=scopes)
+        App("a").fallback(nothing, scopes=scopes)
 
 
 # The protected resource
@@ -183,7 +185,7 @@ def test_fixed_tokens() -> None:
     verify = StaticTokens({"one": "bob", "two": access})
     assert verify(head(b"Bearer one"), ConnectionInfo()) == Access("bob")
     assert verify(head(b"Bearer two"), ConnectionInfo()) is access
-    assert verify(head(b"Bearer three"), ConnectionInfo()) == Refusal(reason="invalid_token")
+    assert verify(head(b"Bearer three"), ConnectionInfo()) == Refusal(reason="unknown_token")
     assert verify(head(), ConnectionInfo()) == Refusal()
     assert "two" not in repr(vars(verify))
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -75,6 +76,23 @@ def test_everything_can_be_allowed_explicitly() -> None:
     assert SecurityPolicy(allowed_origins=("*",)).allows_origin("null")
 
 
+@pytest.mark.parametrize(
+    "origin",
+    [
+        "http://localhost:3000",
+        "http://[::1]:8080",
+        "https://xn--bcher-kva.example",
+        "chrome-extension://abcdefghijklmnop",
+        "vscode-webview://1abc",
+        "null",
+    ],
+)
+def test_each_origin_that_browsers_send_can_be_listed(origin: str) -> None:
+    policy = SecurityPolicy(allowed_origins=(origin,))
+    assert policy.allows_origin(origin)
+    assert not policy.allows_origin("https://a.example")
+
+
 def test_case_makes_no_difference() -> None:
     policy = SecurityPolicy(
         allowed_hosts=("MCP.Example.com",), allowed_origins=("https://App.Example.com",)
@@ -98,8 +116,27 @@ def test_case_makes_no_difference() -> None:
             {"allowed_hosts": ("https://a.example",)},
             "allowed_hosts takes host names, got the URL 'https://a.ex",
         ),
+        *(
+            (
+                {"allowed_origins": ("*", origin)},
+                f"allowed_origins takes origins, .* got {re.escape(repr(origin.lower()))}",
+            )
+            for origin in (
+                "https://a.example/",
+                "https://a.example/app",
+                "https://a.example?b",
+                "https://user@a.example",
+                "https://ä.example",
+                "https://a.example https://b.example",
+                "https://a.example\r\nset-cookie: a",
+                "a.example",
+                "",
+            )
+        ),
+        ({"allowed_origins": ("https://a.example",), "cors": "yes"}, "cors must be bool"),
+        ({"cors": True}, "cors=True needs allowed_origins"),
     ],
 )
-def test_names_that_could_never_be_found(settings: Any, said: str) -> None:
+def test_settings_that_could_never_apply(settings: Any, said: str) -> None:
     with pytest.raises(LocalProtocolError, match=said):
         SecurityPolicy(**settings)

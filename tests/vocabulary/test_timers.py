@@ -26,6 +26,11 @@ class TimersAgainstADict(RuleBasedStateMachine):
         self.table.set(timer, owner, deadline)
         self.model[timer, owner] = deadline
 
+    @rule(timer=TIMERS, owner=OWNERS, deadline=TIMES)
+    def set_earlier(self, timer: Timer, owner: int, deadline: float) -> None:
+        self.table.set_earlier(timer, owner, deadline)
+        self.model[timer, owner] = min(deadline, self.model.get((timer, owner), deadline))
+
     @rule(timer=TIMERS, owner=OWNERS)
     def stop(self, timer: Timer, owner: int) -> None:
         self.table.stop(timer, owner)

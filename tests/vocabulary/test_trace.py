@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
+import pytest
+
 from sansmcp import (
     App,
     BodyData,
@@ -28,6 +33,7 @@ from sansmcp.effects import (
     TerminateProcess,
     WriteStdin,
 )
+from sansmcp.events import Closed, Reconnecting
 from sansmcp.http import BodyEnd, ResponseHead
 from sansmcp.process import ProcessExited, ProcessStartFailed, StderrData, StdoutClosed, StdoutData
 from sansmcp.revisions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
@@ -163,6 +169,62 @@ def test_a_process_is_shown_line_by_line() -> None:
     ]
 
 
+META = {"io.modelcontextprotocol/clientInfo": {"name": "x" * 90}}
+
+
+@pytest.mark.parametrize(
+    ("message", "shown"),
+    [
+        (
+            {"id": 1, "method": "tools/call", "params": {"_meta": META, "name": "echo"}},
+            '{"id":1,"method":"tools/call","params":{"_meta":"...","name":"echo"}}',
+        ),
+        ({"id": 1, "result": {"a": 1, "_meta": META}}, '{"id":1,"result":{"a":1,"_meta":"..."}}'),
+        ({"id": 1, "params": {"_meta": {}}}, '{"id":1,"params":{"_meta":{}}}'),
+    ],
+)
+def test_the_metadata_of_a_long_message_is_left_out_first(message: Any, shown: str) -> None:
+    lines: list[str] = []
+    data = json.dumps(message, separators=(",", ":")).encode()
+    Tracer("c", lines.append).effect_pulled(WriteStdin(data + b"\n"))
+    assert lines == [f"c > {shown}"]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [b'{"_meta"' + b"x" * 200, json.dumps(["_meta", "x" * 200]).encode(), b'{"_meta":1}' * 20],
+)
+def test_other_long_texts_are_cut(data: bytes) -> None:
+    lines: list[str] = []
+    Tracer("c", lines.append).effect_pulled(WriteStdin(data))
+    assert lines == [f"c > {data[:100].decode()}... ({len(data)} bytes)"]
+
+
+def test_a_full_trace_cuts_nothing() -> None:
+    lines: list[str] = []
+    tracer = Tracer("c", lines.append, is_full=True)
+    text = json.dumps({"params": {"_meta": {"a": "x" * 200}}}) + "\u009b"
+    tracer.effect_pulled(WriteStdin(text.encode()))
+    head = ResponseHead(status=200, headers=((b"content-type", b"text/event-stream"),))
+    tracer.part_received(1, head)
+    tracer.part_received(1, BodyData(b"data: " + text.encode() + b"\n\n"))
+    shown = text.replace("\u009b", "\\u009b")
+    assert lines == [
+        f"c > {shown}",
+        "c #1 < 200 text/event-stream",
+        f"c #1 < event message, {shown}",
+    ]
+
+
+def test_retries_are_shown() -> None:
+    lines: list[str] = []
+    tracer = Tracer("c", lines.append)
+    tracer.event_pulled(Reconnecting(call=None, delay=0.5, attempt=1, reason="refused"))
+    tracer.event_pulled(Reconnecting(call=3, delay=2, attempt=2, reason="cut"))
+    tracer.event_pulled(Closed(None))
+    assert lines == ["c retries the session in 0.50 s: refused", "c retries call 3 in 2.00 s: cut"]
+
+
 def test_a_client_of_a_process_traces_both_ways() -> None:
     lines: list[str] = []
     client = Client(["server"], jitter=float, trace=Tracer("c", lines.append))
@@ -184,6 +246,36 @@ def test_a_server_on_stdio_is_shown_line_by_line() -> None:
         f"s < {'x' * 100}... (200 bytes)",
         's > {"jsonrpc":"2.0","id":0,"result":{}}',
     ]
+
+
+def test_the_body_of_a_request_is_shown_in_one_line_when_it_ends() -> None:
+    lines: list[str] = []
+    tracer = Tracer("s", lines.append)
+    for exchange in (1, 2, 3):
+        tracer.part_received(exchange, RequestHead(method=b"POST", target=b"/", headers=()))
+        tracer.part_received(exchange, BodyData(b'{"a":'))
+    tracer.part_received(1, BodyData(b"1}"))
+    tracer.part_received(1, BodyEnd())
+    tracer.part_received(2, ConnectionLost("cut"))
+    tracer.part_sent(3, SendHead(ResponseHead(status=413, headers=())))
+    assert lines[3:] == [
+        's #1 < {"a":1}',
+        's #2 < {"a":',
+        "s #2 < connection lost: cut",
+        's #3 < {"a":',
+        "s #3 > 413 ",
+    ]
+
+
+def test_few_bodies_of_requests_are_kept() -> None:
+    lines: list[str] = []
+    tracer = Tracer("s", lines.append)
+    for exchange in range(257):
+        tracer.part_received(exchange, RequestHead(method=b"POST", target=b"/", headers=()))
+    for exchange in range(257):
+        tracer.part_received(exchange, BodyData(b"{}"))
+        tracer.part_received(exchange, BodyEnd())
+    assert lines[257:] == [f"s #{exchange} < {{}}" for exchange in range(1, 257)]
 
 
 def test_connections_that_never_ask_are_not_shown() -> None:

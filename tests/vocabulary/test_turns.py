@@ -137,6 +137,18 @@ def test_what_is_no_tuple_of_keys(keys: Any) -> None:
         StateSigner(keys=keys, clock=Clock())
 
 
+def test_keys_change_while_a_signer_is_used() -> None:
+    keys = [OTHER]
+    changing = StateSigner(keys=lambda: tuple(keys), clock=Clock())
+    old = changing.sign("s", "", "x", {}, name="n")
+    keys.insert(0, KEY)
+    new = changing.sign("s", "", "x", {}, name="n")
+    assert [changing.verify(each, "", "x", {}) for each in (old, new)] == ["s", "s"]
+    assert signer().verify(new, "", "x", {}) == "s"
+    with pytest.raises(LocalProtocolError, match="keys must be a tuple of bytes"):
+        StateSigner(keys=lambda: (), clock=Clock())
+
+
 def test_keys_are_not_shown() -> None:
     assert "sixteen" not in repr(signer())
 

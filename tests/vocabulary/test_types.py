@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import re
+import sys
+import unicodedata
+
 import pytest
 
 from sansmcp import RequestHead, ResponseHead, Secret
-from sansmcp.effects import OpenExchange
-from sansmcp.types import elide, escape_controls, hide_credentials, hide_secrets, redact
+from sansmcp.effects import OpenExchange, StartProcess
+from sansmcp.types import (
+    elide,
+    escape_controls,
+    hide_arguments,
+    hide_credentials,
+    hide_program,
+    hide_secrets,
+    redact,
+)
 
 
 def test_a_secret_shows_its_length_only() -> None:
@@ -100,10 +113,114 @@ def test_what_was_meant_as_a_url(text: str, shown: str) -> None:
     assert hide_credentials(text) == shown
 
 
-@pytest.mark.parametrize("code", [0, 8, 10, 13, 27, 0x7F, 0x9B, 0x2028, 0x202E, 0x2066, 0xD800])
-def test_what_a_terminal_acts_on_is_escaped(code: int) -> None:
-    """Row B10 of the review."""
-    assert escape_controls(f"a{chr(code)}b") == f"a\\u{code:04x}b"
+@pytest.mark.parametrize(
+    ("command", "shown"),
+    [
+        ("python -m server", None),
+        ("npx -y @modelcontextprotocol/server-filesystem /home/me/notes.d", None),
+        ("docker run -i --rm -e KEY=secret mcp/git", "docker run -i --rm -e ... mcp/git"),
+        ("uvx server --api-key secret run", "uvx server --api-key ... run"),
+        ("uvx server --api-key=secret run", "uvx server --api-key=... run"),
+        ("env API_KEY=secret server", "env API_KEY=... server"),
+        ("server -psecret -k secret", "server -... -k ..."),
+        ("server --=secret --secret5ecret", "server --=... -..."),
+        ("server postgres://me:secret@h/db?key=secret", "server postgres://...@h/db?..."),
+        ("server me:secret@h", "server me:...@h"),
+        ("server https://h/aSecretOfTwentyLetters", "server https://h/..."),
+        ("server /mnt/aSecretOfTwentyLetters/x", "server /mnt/.../x"),
+        ("server sk-5ecret", "server ..."),
+        ('server {"key":"secret"}', "server ..."),
+        ("server -- word", None),
+        ("npx run", None),
+    ],
+)
+def test_commands_for_people(command: str, shown: str | None) -> None:
+    """Configuration files have credentials among the arguments of servers."""
+    words = tuple(command.split(" "))
+    assert hide_arguments(words) == (shown or command)
+    assert repr(StartProcess(words)) == f"StartProcess(command={shown or command!r})"
+
+
+def test_an_argument_with_spaces_is_hidden() -> None:
+    """Headers look so, and URLs that are none."""
+    for word in ("Authorization: Bearer abc", "postgres://h/a b"):
+        assert hide_arguments(("server", word)) == "server ..."
+    assert hide_arguments(("server", "postgres://me:a b@h")) == "server postgres://...@h"
+    assert hide_arguments(()) == ""
+
+
+@pytest.mark.parametrize(
+    ("program", "shown"),
+    [
+        ("/usr/bin/python3", None),
+        (r"C:\Program Files\nodejs\npx.cmd", None),
+        ("npx -y server --key secret", "npx ..."),
+        ("npx @a/server secret", "npx @a/server ..."),
+        ("psql postgres://me:secret@h/db", "psql ..."),
+    ],
+)
+def test_a_program_with_arguments_in_its_name(program: str, shown: str | None) -> None:
+    """People write a whole line as the "command" of a configuration file."""
+    assert hide_program(program) == (shown or program)
+
+
+SHAPED = re.compile(
+    "ARABIC (NUMBER|SIGN|FOOTNOTE|DATE|POUND|PIASTRE|END|DISPUTED)|SYRIAC|KAITHI|EGYPTIAN"
+)
+"""Names of format characters that have a shape, such as a sign under a number."""
+
+
+def test_what_a_terminal_acts_on_or_hides_is_escaped() -> None:
+    """Every control, format character, line separator and surrogate, but those with a shape."""
+    hidden = [
+        char
+        for char in map(chr, range(sys.maxunicode + 1))
+        if unicodedata.category(char) in ("Cc", "Cf", "Cs", "Zl", "Zp")
+        and not SHAPED.match(unicodedata.name(char, ""))
+    ]
+    assert len(hidden) > 2200
+    for char in hidden:
+        escaped = escape_controls(f"a{char}b")
+        assert escaped.isascii()
+        assert escaped.isprintable()
+        assert escaped.startswith("a\\u")
+        assert json.loads(f'"{escaped}"') == f"a{char}b"
+
+
+IGNORABLE = (
+    *(0x00AD, 0x034F, 0x061C, *range(0x115F, 0x1161), *range(0x17B4, 0x17B6)),
+    *(*range(0x180B, 0x1810), *range(0x200B, 0x2010), *range(0x202A, 0x202F)),
+    *(*range(0x2060, 0x2070), 0x3164, *range(0xFE00, 0xFE10), 0xFEFF, 0xFFA0),
+    *(*range(0xFFF0, 0xFFF9), *range(0x1BCA0, 0x1BCA4), *range(0x1D173, 0x1D17B)),
+    *range(0xE0000, 0xE1000),
+)
+"""DerivedCoreProperties.txt of Unicode 14 to 17: Default_Ignorable_Code_Point."""
+
+
+@pytest.mark.parametrize("before", ["", "a", "ㅎ", "7", "\u202e"])
+def test_what_is_shown_by_nothing_is_escaped(before: str) -> None:
+    """Among others, two texts that look alike are told apart."""
+    for char in map(chr, IGNORABLE):
+        assert escape_controls(f"{before}{char}b").isascii() is (before != "ㅎ")
+        assert char not in escape_controls(f"{before}{char}{char}b")
+
+
+def test_nothing_else_is_escaped() -> None:
+    ignorable = frozenset(IGNORABLE)
+    kept = "".join(
+        char
+        for char in map(chr, range(sys.maxunicode + 1))
+        if ord(char) not in ignorable
+        and unicodedata.category(char) not in ("Cc", "Cs", "Zl", "Zp")
+        and not "\ufff9" <= char <= "\ufffb"
+    )
+    assert escape_controls(kept) == kept
+
+
+def test_the_selector_of_an_emoji_is_kept_once() -> None:
+    for text in ("❤\ufe0f", "1\ufe0f\u20e3", "⚠\ufe0f!", "\U0001f3f3\ufe0f", "©\ufe0f"):
+        assert escape_controls(text) == text
+    assert escape_controls("❤\ufe0f\ufe0f") == "❤\ufe0f\\ufe0f"
 
 
 @pytest.mark.parametrize("text", ["", "plain ä 漢 🙂", "שלום", "a\\b"])

@@ -77,6 +77,8 @@ class LegacyServer:
         match timer, owner:
             case Timer.CLIENT_RESPONSE, (LegacySession() as session, int(id)):
                 session.pending_requests[id].on_request_timeout(id)
+            case Timer.GATHERED, ResumableStream():
+                owner.send_gathered()
             case Timer.STORED, ResumableStream():
                 owner.refresh()
             case Timer.SESSION_IDLE, LegacySession():
@@ -85,12 +87,18 @@ class LegacyServer:
                 raise AssertionError(timer)
 
     def _unused(self, session: LegacySession) -> None:
-        """Handle the idle timer of a session: end it, or refresh its record if it is busy."""
-        if session.is_busy and session.is_shared:
+        """Handle the idle timer of a session: end it, or refresh its record if it is busy.
+
+        One that writes for readers at other instances ends with its record, which these refresh.
+        """
+        if session.is_shared and (session.is_busy or session.writes_for_others):
             assert session.id is not None
-            id = session.id.reveal()
             SessionRecord.for_session(
-                self._core, self.sessions, session.principal, id
+                self._core,
+                self.sessions,
+                session.principal,
+                session.id.reveal(),
+                is_used=session.is_busy,
             ).load_record()
         self.sessions.expire(session)
 

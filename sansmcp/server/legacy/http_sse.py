@@ -24,10 +24,11 @@ from ...codecs.jsonrpc import Batch
 from ...codecs.sse import encode_event
 from ...http import RequestHead
 from ...messages import Message
+from ...shares import Shares
 from ...states import ExchangeState, SessionState
 from ...types import Secret
 from .. import refusals
-from ..admission import Admission
+from ..admission import Admission, known_client_of
 from ..channel import Channel
 from ..core import ServerCore
 from ..era_choice import TOKEN, message_token
@@ -38,6 +39,9 @@ from .dispatcher import Dispatcher
 from .session_channel import SessionChannelHandler
 from .sessions import SessionTable
 
+_CALL_INTERVAL = 1.0
+"""Seconds after which a stream whose token has expired looks again if calls still run."""
+
 
 @attrs.define(eq=False, repr=False)
 class _Stream:
@@ -46,6 +50,8 @@ class _Stream:
     _core: ServerCore
     exchange: ServerExchange
     _end_channel: Callable[[], None]
+    _has_calls: Callable[[], bool]
+    """Returns True if calls of the client run."""
 
     @property
     def head(self) -> RequestHead | None:
@@ -73,7 +79,14 @@ class _Stream:
         self._end_channel()
 
     def end_expired(self) -> bool:
-        """End the stream, and the session with it. The client has sent no newer credentials."""
+        """End the stream, and the session with it. The client has sent no newer credentials.
+
+        Calls that run go on until their end, as responses to calls do in other transports. The
+        stream is all that the client has to hear of them.
+        """
+        if self._has_calls():
+            self.exchange.extend_access(self._core.now + _CALL_INTERVAL)
+            return False
         self.close()
         return True
 
@@ -85,6 +98,8 @@ class _Client:
     stream: _Stream
     channel: Channel
     handler: SessionChannelHandler
+    owner: str
+    """The principal or address that opened the stream; empty if neither is known."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -100,6 +115,8 @@ class HttpSse:
         factory=dict[tuple[str, Secret], _Client], init=False
     )
     """The clients by principal and token."""
+    _held: Shares[str] = attrs.field(factory=Shares[str], init=False)
+    """The number of open streams by principal or address."""
 
     def check_head(self, head: RequestHead) -> None:
         """Run the validators that need no body. Raises RemoteProtocolError for a refusal."""
@@ -149,14 +166,22 @@ class HttpSse:
 
     def _open(self, exchange: ServerExchange) -> None:
         assert exchange.head is not None
+        owner = known_client_of(self._core, exchange)
+        limit = self._core.limits.max_sessions_per_principal
+        if owner and self._held.of(owner) >= limit:
+            raise refusals.TOO_MANY_SESSIONS(limit=limit)
         self._check_room(exchange.head.principal)
         token = self._core.token()
         key = principal, _ = exchange.head.principal, Secret(token)
-        stream = _Stream(self._core, exchange, partial(self._end_channel, key))
+        stream = _Stream(
+            self._core, exchange, partial(self._end_channel, key), partial(self._has_calls, key)
+        )
         handler = SessionChannelHandler(
             self._core, self._table, self._dispatcher, stream, principal
         )
-        self._clients[key] = _Client(stream, Channel(self._core, stream, None, handler), handler)
+        channel = Channel(self._core, stream, None, handler)
+        self._clients[key] = _Client(stream, channel, handler, owner)
+        self._held.change(owner, 1)
         exchange.source = stream
         exchange.open_stream()
         uri = f"{exchange.head.address_of(self._endpoint.messages_path)}?{TOKEN}={token}"
@@ -171,6 +196,10 @@ class HttpSse:
             raise refusals.MESSAGE_TOKEN_UNKNOWN()
         return client
 
+    def _has_calls(self, key: tuple[str, Secret]) -> bool:
+        return bool(self._clients[key].handler.session.calls)
+
     def _end_channel(self, key: tuple[str, Secret]) -> None:
         client = self._clients.pop(key)
+        self._held.change(client.owner, -1)
         client.channel.end("the client has closed its stream", now=self._core.now)

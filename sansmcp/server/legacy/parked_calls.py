@@ -34,7 +34,7 @@ from typing import Any, TypeAlias
 
 import attrs
 
-from ...codecs import json, jsonrpc
+from ...codecs import jsonrpc
 from ...codecs.event_id import EventId
 from ...codecs.jsonrpc import Batch
 from ...effects import StoreEffect, StoreRead
@@ -50,6 +50,7 @@ from ..calls import STORED_DEPTH, RunningCall
 from ..core import ServerCore
 from ..exchange import ServerExchange
 from ..logs import StoreOperation
+from ..records import NOTHING, RecordTooNewError, read_record, record_in, write_record
 from .mailbox import MailboxPost, cancellation_mailbox, response_mailbox
 from .results import LegacyResults
 from .sessions import LegacySession
@@ -70,18 +71,17 @@ class ParkedCall:
     rounds: int
     progress: float | None
     """The progress that was reported last."""
+    unknown: Mapping[str, Any] = NOTHING
+    """The members that only a later version knows, also those of the request."""
 
     def encode(self) -> bytes:
         """Return the data of an entry. Raises LocalProtocolError if the state is not JSON."""
-        request = attrs.asdict(self.request, recurse=False)
-        return json.encode({**attrs.asdict(self, recurse=False), "request": request})
+        return write_record(self, self.unknown)
 
     @classmethod
     def decode(cls, data: bytes) -> ParkedCall:
-        """Return the call in the data of an entry."""
-        members = json.decode(data, STORED_DEPTH)
-        request = Request(**members.pop("request"))
-        return cls(request, **members)
+        """Return the call in the data of an entry. Raises RecordTooNewError."""
+        return read_record(cls, data, STORED_DEPTH, {"request": Request})
 
 
 def park_call(
@@ -232,10 +232,15 @@ class ResponseDelivery(StoreOperation):
             return
         entry = page.entries[0] if page.entries else None
         kind = EntryKind.INPUT_REQUIRED if self.continues else EntryKind.TURN
-        if entry is None or entry.seq != self._turn.seq or entry.kind is not kind:
+        is_turn = entry is not None and entry.kind in (kind, EntryKind.UNKNOWN)
+        if entry is None or entry.seq != self._turn.seq or not is_turn:
             self._turn_missing()
             return
-        self._parked = ParkedCall.decode(entry.data)
+        try:
+            self._parked = ParkedCall.decode(record_in(entry))
+        except RecordTooNewError:  # an instance of the later version may get the responses yet
+            self._refuse(refusals.RECORD_TOO_NEW())
+            return
         self._is_last = page.last.seq == self._turn.seq
         self._read_responses(self._parked)
 
@@ -321,6 +326,9 @@ class ResponseDelivery(StoreOperation):
 
     def _claim(self, parked: ParkedCall) -> None:
         """Append the entry that names this instance as the writer. Of several, one succeeds."""
+        # The number is what decides: the entry directly after the turn. A claim by another instance
+        # has taken that number, and so has the end of the call by a cancellation. The handler runs
+        # only after the store has the claim, so at most once for each turn, whoever dies when.
         self._is_claiming = True
         data = WriterDeclaration(self._core.instance, (parked.request.id,)).encode()
         entry = Entry(self._turn.seq + 1, data, kind=EntryKind.WRITER)

@@ -9,12 +9,11 @@ entries: a session that is unused for ``Limits.max_stored_age`` seconds ends wit
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeAlias
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
 
 import attrs
 
-from ...codecs import json
 from ...effects import StoreEffect, StoreRead
 from ...errors import RemoteProtocolError
 from ...revisions import REVISIONS
@@ -23,6 +22,7 @@ from ...types import Secret
 from .. import refusals
 from ..core import ServerCore
 from ..logs import StoreOperation
+from ..records import NOTHING, RecordTooNewError, read_members, record_in, write_members
 from .sessions import RECORD, LegacySession, SessionTable
 
 Done: TypeAlias = Callable[["RemoteProtocolError | None"], None]
@@ -41,6 +41,8 @@ class SessionRecord(StoreOperation):
     _table: SessionTable
     _key: StreamKey
     _done: Done = _ignore_outcome
+    _is_used: bool = attrs.field(default=True, kw_only=True, alias="is_used")
+    """True if the session is in use here, so that its record is kept."""
 
     @classmethod
     def for_session(
@@ -50,20 +52,29 @@ class SessionRecord(StoreOperation):
         principal: str,
         id: str,
         done: Done = _ignore_outcome,
+        *,
+        is_used: bool = True,
     ) -> SessionRecord:
         """Return the record of a session, by its principal and id."""
-        return cls(core, table, StreamKey(principal, id, RECORD), done)
+        return cls(core, table, StreamKey(principal, id, RECORD), done, is_used=is_used)
 
-    def save_record(self, session: LegacySession, seq: int = 1) -> None:
-        """Save the record of a session, as entry ``seq`` of its log."""
+    def save_record(
+        self, session: LegacySession, seq: int = 1, last: Mapping[str, Any] = NOTHING
+    ) -> None:
+        """Save the record of a session, as entry ``seq`` of its log.
+
+        ``last``: the members of the record before, of which those are kept that only a later
+        version knows.
+        """
         session.last_saved = self._core.now
         members = {
+            **last,
             "revision": session.revision.name,
             "client_info": session.client_info,
             "client_capabilities": session.client_capabilities,
             "multi_turn": session.multi_turn,
         }
-        entries = (Entry(seq, json.encode(members)),)
+        entries = (Entry(seq, write_members(members)),)
         self._table.streams.logs.append(self._key, entries, self)
 
     def load_record(self) -> None:
@@ -101,22 +112,24 @@ class SessionRecord(StoreOperation):
                 self._table.end(session, "ended at another instance", delete_stored=False)
         else:
             try:
-                session = session or self._restore_session(page.entries[-1].data)
+                session = session or self._restore_session(record_in(page.entries[-1]))
+                self._refresh_record(session, page)
             except RemoteProtocolError as error:
                 refusal = error
-            else:
-                self._refresh_record(session, page.last.seq)
+            except RecordTooNewError:
+                refusal = refusals.RECORD_TOO_NEW()
         self._done(refusal)
 
     def _restore_session(self, data: bytes) -> LegacySession:
         """Add a session that another instance has opened to the table.
 
-        Raises RemoteProtocolError if there are too many here, or this instance has stopped.
+        Raises RemoteProtocolError if there are too many here, or this instance has stopped; and
+        RecordTooNewError.
         """
         if self._core.has_stopped:
             raise refusals.SHUTTING_DOWN()
+        members = read_members(data, self._core.limits.max_json_depth)
         self._table.make_room(self._key.principal)
-        members = json.decode(data, self._core.limits.max_json_depth)
         revision = REVISIONS[members["revision"]]
         session = self._table.new(Secret(self._key.session), self._key.principal, revision)
         session.client_info = members["client_info"]
@@ -127,7 +140,11 @@ class SessionRecord(StoreOperation):
         session.touch()  # the request that named it may have ended by now
         return session
 
-    def _refresh_record(self, session: LegacySession, last_seq: int) -> None:
-        """Save the record again before the store evicts it."""
-        if self._core.now - session.last_saved > self._core.refresh_interval:
-            SessionRecord(self._core, self._table, self._key).save_record(session, last_seq + 1)
+    def _refresh_record(self, session: LegacySession, page: Page) -> None:
+        """Save the record again before the store evicts it. Raises RecordTooNewError."""
+        is_due = self._core.now - session.last_saved > self._core.refresh_interval
+        if self._is_used and is_due:
+            most = self._core.limits.max_json_depth
+            last = read_members(record_in(page.entries[-1]), most) if page.entries else NOTHING
+            record = SessionRecord(self._core, self._table, self._key)
+            record.save_record(session, page.last.seq + 1, last)

@@ -67,7 +67,8 @@ class SessionResponder(LegacyResults, HttpResponder):
             return self.stream.append(data, final=self.open_calls == 0)
         self._collected.append(data)
         if self.open_calls == 0:
-            self._finish()
+            # The other statuses are those of 2026-07-28; here 404 would end the session.
+            self._finish(503 if http_status == 503 and not self.is_batch else 200)
         return not self._abandoned
 
     def complete_without_response(self) -> None:
@@ -112,9 +113,9 @@ class SessionResponder(LegacyResults, HttpResponder):
             self._core.timers.stop(Timer.STREAM_OPEN, self)
             self._abandoned = True
 
-    def _finish(self) -> None:
+    def _finish(self, http_status: int = 200) -> None:
         """Send the response as JSON: all calls have ended, and nothing was sent before."""
         body = self._collected[0] if not self.is_batch else jsonrpc.encode_batch(self._collected)
         if not self._abandoned:
             self._core.timers.stop(Timer.STREAM_OPEN, self)
-            self.exchange.send_response(200, body)
+            self.send_json(body, http_status)

@@ -304,6 +304,11 @@ class LegacySession(CallOwner, Session):
         """True if calls run, or exchanges read a stream."""
         return bool(self.calls or self._readers)
 
+    @property
+    def writes_for_others(self) -> bool:
+        """True if a standalone stream is written here that clients may read at another instance."""
+        return self.is_shared and any(stream.is_written for stream in self._standalone)
+
     def register_request(self, call: RunningCall, method: str) -> int:
         """Return the id for a new server request, and remember its call.
 
@@ -426,9 +431,12 @@ class LegacySession(CallOwner, Session):
         """
         if stream.disconnect(self._core.retry_ms):
             return True
-        if stream.state is LogState.REMOTE:
+        assert exchange.head is not None
+        if stream.state is LogState.REMOTE and exchange.head.method == b"GET":
             # The instance that writes it alone knows if it belongs to a call. The response is
-            # aborted, since a client that has resumed a broken stream resumes it once more.
+            # aborted, since a client that has resumed a broken stream resumes it once more. A
+            # response to the POST of a parked call is none of these: its client may have no event
+            # id yet with which to resume.
             stream.detach(exchange)
             exchange.abort()
             return True
@@ -641,7 +649,7 @@ class SessionTable:
 
         A shared session stays in the store, because other instances may use it.
         """
-        if session.is_busy:
+        if session.is_busy or session.writes_for_others:
             session.touch()
         else:
             self.end(

@@ -28,8 +28,9 @@ from itertools import islice
 import attrs
 
 from ...effects import StoreEffect, StoreRead
-from ...store import Entry, Page, StreamKey
+from ...store import Entry, EntryKind, Page, StreamKey
 from ..logs import LogReader
+from ..records import read_head, write_head
 from .stream_table import StreamTable
 
 _MAX_INSTANCES = 256
@@ -48,14 +49,12 @@ class SharedEntry:
 
     def encode(self) -> bytes:
         """Return the data of the entry in the store."""
-        return b"%s %d\n%s" % (self.instance.encode(), self.number, self.data)
+        return write_head(self.instance, self.number, self.data)
 
     @classmethod
     def decode(cls, data: bytes) -> SharedEntry:
         """Return the entry that the data in the store stand for."""
-        name, _, rest = data.partition(b"\n")
-        instance, _, number = name.partition(b" ")
-        return cls(instance.decode(), int(number), rest)
+        return cls(*read_head(data))
 
 
 @attrs.define(eq=False, repr=False)
@@ -237,7 +236,8 @@ class SharedLog(LogReader):
     def _take(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
             self.cursor, self._last = entry.seq, entry.data
-            self._found(entry.seq, SharedEntry.decode(entry.data))
+            if entry.kind is not EntryKind.UNKNOWN:  # a message that later versions deliver
+                self._found(entry.seq, SharedEntry.decode(entry.data))
 
     def _end_turn(self) -> None:
         if self._is_followed and not self._must_read and self._on_end is not None:

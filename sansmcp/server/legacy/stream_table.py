@@ -65,7 +65,7 @@ class StreamTable:
         return self.core.limits
 
     @property
-    def writes_logs(self) -> bool:
+    def needs_lease(self) -> bool:
         """True if this instance writes logs."""
         return any(stream.state is LogState.WRITING for stream in self._streams.values())
 

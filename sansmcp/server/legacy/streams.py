@@ -34,11 +34,10 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import attrs
 
-from ...codecs import json
 from ...codecs.event_id import EventId
 from ...codecs.sse import FORGET_ID, encode_event
 from ...effects import StoreAppend, StoreEffect, StoreRead
@@ -49,9 +48,19 @@ from ...states import LOG, ExchangeState, LogEvent, LogState, advance
 from ...store import Entry, EntryKind, Page, StreamKey
 from ...timers import Timer
 from .. import refusals
+from ..bursts import Burst
 from ..core import ServerCore
 from ..exchange import ServerExchange
 from ..logs import LogReader, Logs
+from ..records import (
+    NOTHING,
+    RecordTooNewError,
+    read_head,
+    read_record,
+    record_in,
+    write_head,
+    write_record,
+)
 
 _STORED = (LogState.WRITING, LogState.FINISHED, LogState.REMOTE)
 _ENDED = (LogState.FINISHED, LogState.REMOTE, LogState.CLOSED)
@@ -67,26 +76,31 @@ class WriterDeclaration:
     """The ids of the requests that the log answers; None for a standalone stream."""
     places: Mapping[str, int] = attrs.field(factory=dict[str, int])
     """By log: the number of the last entry whose message was forwarded, if it is for the client."""
+    unknown: Mapping[str, Any] = NOTHING
+    """The members that only a later version knows."""
 
     def encode(self) -> bytes:
         """Return the data."""
-        return json.encode(attrs.asdict(self, recurse=False))
+        return write_record(self, self.unknown)
 
     @classmethod
     def of(cls, entry: Entry) -> WriterDeclaration | None:
-        """Return the declaration that an entry holds; None if it holds none."""
-        data = entry.data
+        """Return the declaration that an entry holds; None if it holds none.
+
+        Raises RecordTooNewError, also for an entry of a kind that only a later version knows.
+        """
+        data = record_in(entry)
         if entry.kind is EntryKind.KEPT:
             data = data.partition(b" ")[2]
         elif entry.kind not in (EntryKind.OPENED, EntryKind.WRITER):
             return None
-        return cls(**json.decode(data, max_depth=4)) if data else None
+        return read_record(cls, data, max_depth=16) if data else None
 
 
 def place_of(entry: Entry) -> tuple[str, int]:
     """Return the log that the message of an entry FORWARDED was found in, and its number there."""
-    name, _, seq = entry.data.partition(b"\n")[0].partition(b" ")
-    return name.decode(), int(seq)
+    log, seq, _ = read_head(entry.data)
+    return log, seq
 
 
 class StreamOwner(Protocol):
@@ -139,6 +153,21 @@ class ResumableStream(LogReader):
     """By log: the number of the last entry that was forwarded here, or is not for the client."""
     _declared: WriterDeclaration | None = attrs.field(default=None, init=False)
     """The last declaration of this instance."""
+    # The positions of a log that is written and stored here (WRITING), from left to right:
+    #
+    #     _position <= _stored < _appending < _unstored < next_seq
+    #
+    # Each entry between _stored and next_seq is either in the append in flight or in _unstored, so
+    # the numbers have no gap. An event leaves only when the store has its entry: else a client
+    # could name an id, after a crash, that no instance finds. If the store fails, the entries of
+    # both go to a reader that stands directly before them, without ids.
+    #
+    # A log that is not stored has no entry under way: _position == _stored == next_seq - 1. Of a
+    # log that another instance writes (REMOTE), _stored is what the pages read so far have told,
+    # and next_seq means nothing before take_over(). A page can have more than is known here, such
+    # as an append whose outcome was not reported yet; so a page only ever raises _stored.
+    #
+    # Entries of the kinds OPENED, WRITER and KEPT raise next_seq, but not _last_message_seq.
     next_seq: int = attrs.field(default=1, init=False)
     """The sequence number of the next entry of this instance."""
     _stored: int = attrs.field(default=0, init=False)
@@ -151,6 +180,8 @@ class ResumableStream(LogReader):
     """When an entry of this instance was last stored; ``-math.inf`` before the first."""
     _unstored: deque[Entry] = attrs.field(factory=deque[Entry], init=False)
     """The entries to append next. A log has at most one append in flight, which keeps the order."""
+    _burst: Burst = attrs.field(factory=Burst, init=False)
+    """The messages that are appended together."""
     _appending: StoreAppend | None = attrs.field(default=None, init=False)
     _position: int = attrs.field(default=0, init=False)
     """The sequence number of the last entry that the reader got."""
@@ -238,8 +269,7 @@ class ResumableStream(LogReader):
         self.places[log] = seq
         if not self.is_stored:
             return self.append(message)
-        data = b"%s %d\n%s" % (log.encode(), seq, message)
-        return self.append(data, kind=EntryKind.FORWARDED)
+        return self.append(write_head(log, seq, message), kind=EntryKind.FORWARDED)
 
     def append(
         self, message: bytes, *, final: bool = False, kind: EntryKind = EntryKind.MESSAGE
@@ -263,8 +293,23 @@ class ResumableStream(LogReader):
             self._tidy_orphan()
             return is_read
         self._unstored.append(entry)
-        self._append_next()
+        if final or self._may_append(entry):
+            self._append_next()
         return True
+
+    def _may_append(self, entry: Entry) -> bool:
+        """Return True unless a new message waits for others, with which it is appended.
+
+        While an append is in flight, messages wait for its end in any case.
+        """
+        if self._appending is not None:
+            return False
+        core = self.table.core
+        return self._burst.may_leave(core, self, len(entry.data)) or self.is_above_high_water
+
+    def send_gathered(self) -> None:
+        """Append the messages that wait for others now."""
+        self._append_next()
 
     def hand_over(self, entries: Sequence[Entry]) -> None:
         """Append entries together, after which any instance may continue the log."""
@@ -305,14 +350,21 @@ class ResumableStream(LogReader):
         core.timers.set(Timer.STORED, self, due)
 
     def on_append_done(self) -> None:
-        """Send the stored entries to a reader directly before them, and append the next ones."""
+        """Send the stored entries to a reader directly before them, and append the next ones.
+
+        A reader that becomes slow gets the rest by :meth:`catch_up`: more may have been stored at
+        once than may wait for one reader.
+        """
         assert self._appending is not None
         self._stored_at = self.table.core.now
         entries = self._appending.entries
         self._appending = None
         self._stored = entries[-1].seq
-        if self._is_read_up_to(entries[0].seq - 1) and not self._is_slow():
-            self._deliver_entries(entries)
+        for entry in entries:
+            if not self._is_read_up_to(entry.seq - 1) or self._is_slow():
+                break
+            self._deliver_entries((entry,))
+        self._wake_reader()
         self._disconnect_if_pending()
         if self._is_dropped and self._unstored:
             self._continue_unstored(tuple(self._unstored))
@@ -329,7 +381,7 @@ class ResumableStream(LogReader):
     def on_append_conflict(self) -> None:
         """Stop writing: another instance writes this log, and its entries count."""
         self._appending = None
-        self._unstored.clear()
+        self._drop_unstored()
         self._advance(LogEvent.HAND_OVER)
 
     def on_append_behind(self) -> None:
@@ -370,7 +422,8 @@ class ResumableStream(LogReader):
         if not self.is_ending:
             self._advance(LogEvent.END)
             if delete_stored:
-                self._unstored.clear()
+                self._drop_unstored()
+            self._append_next()
             self.detach_reader()
 
     # The reader
@@ -414,14 +467,17 @@ class ResumableStream(LogReader):
         """Close the reader's connection; the client may resume after ``retry`` milliseconds.
 
         If instances share the store, the client has no event id until the first entry is stored;
-        its connection is closed then. Returns False, with nothing changed, if the client could not
-        resume. Source: SEP-1699.
+        its connection is closed then. The same is done if messages wait for others: the client gets
+        them first. Returns False, with nothing changed, if the client could not resume.
+        Source: SEP-1699.
         """
         id = self._id(self._position)
         if not self.polling or (id is None and not self._is_opening):
             return False
-        if id is None:
+        has_gathered = self in self.table.core.gathering
+        if id is None or has_gathered:
             self._pending_disconnect = (retry,)
+            self._append_next()
             return True
         if self.reader is not None and self.reader.state is ExchangeState.STREAMING:
             self.reader.send(encode_event(b"", id=id, retry=retry))
@@ -448,12 +504,17 @@ class ResumableStream(LogReader):
             page = page or Page((), Entry(self._stored, b""))
             self._position = page.entries[0].seq - 1 if page.entries else page.last.seq
         self._stored = max(self._stored, page.last.seq)
-        for entry in page.entries:
-            if (declared := WriterDeclaration.of(entry)) is not None:
-                self.writer = declared.instance
+        try:
+            for entry in page.entries:
+                if (declared := WriterDeclaration.of(entry)) is not None:
+                    self.writer = declared.instance
+        except RecordTooNewError:  # the client can resume at an instance of the later version
+            self._refuse_reader(refusals.RECORD_TOO_NEW())
+            return
         if self.reader.state is ExchangeState.DECIDING:
             self._open(self.reader)
         self._deliver_entries(page.entries)
+        self._wake_reader()
         if self._position == self._stored and self._is_over(page):
             self.detach_reader()
         self.catch_up()
@@ -509,7 +570,7 @@ class ResumableStream(LogReader):
         Returns False if the entries are lost.
         """
         self._appending = None
-        self._unstored.clear()
+        self._drop_unstored()
         is_read = self._is_read_up_to(entries[0].seq - 1) and self.state is not LogState.REMOTE
         if not is_read:
             self.drop_reader()
@@ -533,7 +594,12 @@ class ResumableStream(LogReader):
     def _append_next(self) -> None:
         if self._appending is None and self._unstored and self.key is not None:
             self._appending = self.table.logs.append(self.key, self._unstored, self)
-            self._unstored.clear()
+            self._drop_unstored()
+
+    def _drop_unstored(self) -> None:
+        """Let no entry wait: they are being appended, or are lost."""
+        self._unstored.clear()
+        self._burst.left(self.table.core, self)
 
     def _is_read_up_to(self, seq: int) -> bool:
         return self.reader is not None and self._reading is None and self._position == seq
@@ -556,15 +622,25 @@ class ResumableStream(LogReader):
             )
 
     def _deliver_entries(self, entries: Iterable[Entry]) -> None:
-        """Send the entries after the reader's position to it."""
+        """Send the entries after the reader's position to it.
+
+        Stored ones have waited for each other already: wake the reader afterwards.
+        """
+        is_stored = self.state in _STORED
         for entry in entries:
             if self.reader is not None and entry.seq > self._position:
                 self._position = entry.seq
                 event = self._event(entry)
-                if event is not None:
+                if event is not None and is_stored:
+                    self.reader.add(event)
+                elif event is not None:
                     self.reader.send(event)
                 if entry.final or entry.kind is EntryKind.INPUT_REQUIRED:
                     self.detach_reader()
+
+    def _wake_reader(self) -> None:
+        if self.reader is not None and self.reader.unsent:
+            self.reader.wake()
 
     def _event(self, entry: Entry) -> bytes | None:
         """Return the event of an entry; None if the entry is not for clients."""

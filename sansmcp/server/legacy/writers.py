@@ -29,6 +29,7 @@ from .. import refusals
 from ..core import ServerCore
 from ..leases import Peers
 from ..logs import StoreOperation
+from ..records import RecordTooNewError
 from .mailbox import MailboxPost, cancellation_mailbox
 from .stream_table import StreamTable
 from .streams import ResumableStream, WriterDeclaration, place_of
@@ -81,8 +82,12 @@ class _Scan(StoreOperation):
         )
 
     def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
-        for entry in page.entries if page is not None else ():
-            self._take(entry)
+        try:
+            for entry in page.entries if page is not None else ():
+                self._take(entry)
+        except RecordTooNewError:  # its readers are refused when they read the entry
+            self._writers.on_scan_failed(self)
+            return
         if page is not None and page.entries and page.entries[-1].seq < page.last.seq:
             self.read(page.entries[-1].seq)
         else:

@@ -17,7 +17,7 @@ from typing import Any
 
 import attrs
 
-from ... import tasks
+from ... import reclaim, tasks
 from ...codecs import headers, json, mirrored
 from ...events import CallReceived, ClientNotified
 from ...http import RequestHead
@@ -30,6 +30,7 @@ from ...meta_keys import (
     LOG_LEVEL,
     NAMED,
     PROTOCOL_VERSION,
+    SERVER_INFO,
     VERSION,
     meta_of,
 )
@@ -39,6 +40,7 @@ from .. import refusals
 from ..calls import CallOwner, Responder, RunningCall
 from ..core import ServerCore
 from ..input_checks import ASKING
+from ..keyed_calls import KeyedCalls
 from .subscriptions import ListenerStream, Subscriptions
 from .task_listening import TaskListening
 from .task_requests import TaskRequest
@@ -65,6 +67,8 @@ class ModernRequestContext:
     """The member ``_meta`` of the parameters."""
     revision: Revision | None
     """The revision that the request names; None if it is not served."""
+    has_key: bool = False
+    """True if it has a key of ``sansmcp/reclaim``, and the server serves that."""
 
 
 def validate_meta(context: ModernRequestContext) -> None:
@@ -124,6 +128,8 @@ def validate_method(context: ModernRequestContext) -> None:
         known = context.revision.listen
     elif method.startswith("tasks/") and context.core.serves_tasks:
         known = method in tasks.METHODS
+    elif method == reclaim.EXTENSION:
+        known = context.has_key
     else:
         known = method == DISCOVER or context.core.app.handler_of(method) is not None
     if method in REMOVED or not known:
@@ -169,23 +175,36 @@ class ModernServer:
     _core: ServerCore
     subscriptions: Subscriptions
     tasks: TaskTable
+    _keyed_calls: KeyedCalls | None
 
-    def check(self, request: Request, received: RequestHead | None) -> Mapping[str, Any]:
-        """Run the validators and return the member ``_meta``.
+    def check(
+        self,
+        request: Request,
+        received: RequestHead | None,
+        meta: Mapping[str, Any],
+        *,
+        has_key: bool = False,
+        is_known: bool = False,
+    ) -> None:
+        """Run the validators. Raises RemoteProtocolError for a refusal.
 
-        Raises RemoteProtocolError for a refusal.
+        Args:
+            request: the request.
+            received: the head of the HTTP request; None on stdio.
+            meta: the member ``_meta``.
+            has_key: True if it has a key, and the server serves that.
+            is_known: True if the key is known: the request starts nothing, and is also served
+                while the server stops.
         """
-        meta = meta_of(request)
         version = meta.get(VERSION)
         revision = REVISIONS[version] if version in self._core.modern_versions else None
         context = ModernRequestContext(
-            self._core, request, received, request.params or {}, meta, revision
+            self._core, request, received, request.params or {}, meta, revision, has_key
         )
         for validate in VALIDATORS:
             validate(context)
-        if self._core.draining:
+        if self._core.draining and not is_known:
             raise refusals.SHUTTING_DOWN(request.id)
-        return meta
 
     def start(self, request: Request, caller: CallOwner, responder: Responder) -> None:
         """Start a call. The server itself responds to ``server/discover`` and to ``tasks/...``.
@@ -193,8 +212,9 @@ class ModernServer:
         Raises RemoteProtocolError for a refusal.
         """
         handler_input = self._handler_input(request, caller)
-        is_ours = request.method == DISCOVER or self.is_about_task(request)
-        if self.is_about_task(request):
+        is_about_task = self.is_about_task(request)
+        is_ours = request.method == DISCOVER or is_about_task
+        if is_about_task:
             require_declaration(caller.client_capabilities, request.id)
         call = RunningCall(
             self._core, caller, request, responder, handler_input, is_reported=not is_ours
@@ -204,7 +224,7 @@ class ModernServer:
         caller.begin(call)
         self._core.stateless[call] = None
         if request.method == DISCOVER:
-            call.respond(self._discovered(), now=self._core.now)
+            call.respond(self._discovered(is_http=responder.head is not None), now=self._core.now)
         elif is_ours:
             TaskRequest.start(self._core, self.tasks, call, responder.head)
         else:
@@ -218,17 +238,26 @@ class ModernServer:
         return request.method in tasks.METHODS and self._core.serves_tasks
 
     def listen(
-        self, request: Request, meta: Mapping[str, Any], principal: str, stream: ListenerStream
+        self,
+        request: Request,
+        meta: Mapping[str, Any],
+        principal: str,
+        stream: ListenerStream,
+        client: str = "",
     ) -> None:
-        """Open a subscription. Raises RemoteProtocolError for a refusal."""
+        """Open a subscription. Raises RemoteProtocolError for a refusal.
+
+        ``client``: the principal or address; empty if neither is known.
+        """
+        self.subscriptions.check_room(request, client)
         honoured = self.subscriptions.filter_of(request)
         wanted = (request.params or {})["notifications"].get(tasks.TASK_IDS)
         if wanted is None or not self._core.serves_tasks:
-            self.subscriptions.open(request, honoured, stream)
+            self.subscriptions.begin(request, honoured, stream, client)
             return
         require_declaration(json.as_object(meta.get(CAPABILITIES)) or {}, request.id)
         TaskListening.start(
-            self._core, self.tasks, self.subscriptions, request, honoured, principal, stream
+            self._core, self.tasks, self.subscriptions, request, honoured, principal, stream, client
         )
 
     def serves(self, message: Message) -> bool:
@@ -257,17 +286,25 @@ class ModernServer:
             caller.calls = calls
         return caller
 
-    def _discovered(self) -> dict[str, Any]:
+    def _discovered(self, *, is_http: bool) -> dict[str, Any]:
         app = self._core.app
         found: dict[str, Any] = {
             "supportedVersions": list(reversed(self._core.versions)),
             "capabilities": app.declared_capabilities(),
         }
+        if not app.anonymous:
+            found["_meta"] = {SERVER_INFO: app.server_info}
         if self._core.serves_tasks:
             capabilities = found["capabilities"]
             capabilities.pop("tasks", None)  # that of 2025-11-25, which is another protocol
             extensions = json.as_object(capabilities.get("extensions")) or {}
             capabilities["extensions"] = {**extensions, tasks.EXTENSION: {}}
+        has_tools = app.handler_of("tools/call") is not None
+        if self._keyed_calls is not None and is_http and has_tools:
+            capabilities = found["capabilities"]
+            extensions = json.as_object(capabilities.get("extensions")) or {}
+            own = {reclaim.EXTENSION: self._keyed_calls.declaration}
+            capabilities["extensions"] = {**extensions, **own}
         if app.instructions is not None:
             found["instructions"] = app.instructions
         return found

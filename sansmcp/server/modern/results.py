@@ -7,7 +7,7 @@ SEP-2549, SEP-2322.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import Any
 
 import attrs
 
@@ -29,6 +29,8 @@ _CACHEABLE = frozenset(
         "resources/read",
         "resources/templates/list",
         "server/discover",
+        "skills/get",
+        "skills/list",
         "tools/list",
     )
 )
@@ -79,22 +81,18 @@ class ModernResults:
 
     def _response(self, request: Request, members: dict[str, Any]) -> Response:
         app = self._core.app
-        meta = {} if app.anonymous else {SERVER_INFO: app.server_info}
+        meta = {} if app.anonymous else {SERVER_INFO: app.identity}
         members["_meta"] = meta | (json.as_object(members["_meta"]) or {})
         if not members["_meta"]:
             del members["_meta"]
         return Response(request.id, members)
 
 
-def _complete(request: Request, result: Any, revision: Revision) -> dict[str, Any]:
+def _complete(request: Request, result: Mapping[str, Any], revision: Revision) -> dict[str, Any]:
     """Return the members of a result, with ``resultType`` and the fields for caching added."""
-    if not isinstance(result, Mapping):
-        raise LocalProtocolError(
-            f"A result must be an object (a dict), got {type(result).__name__}"
-        )
     members: dict[str, Any] = {"resultType": "complete"} if revision.result_type else {}
     members["_meta"] = None
-    members.update(cast("Mapping[str, Any]", result))
+    members.update(result)
     kind = members.get("resultType", "complete")
     if kind == "input_required":
         raise LocalProtocolError(

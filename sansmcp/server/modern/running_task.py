@@ -48,6 +48,9 @@ class TaskOwner(Protocol):
     def on_settled(self, task: RunningTask) -> None:
         """Forget a task: its handler runs no longer, and the store has its state."""
 
+    def on_parked(self, task: RunningTask) -> None:
+        """Count a task that has settled because it waits for input."""
+
 
 @attrs.define(eq=False, repr=False)
 class RunningTask(LogReader):
@@ -283,8 +286,11 @@ class RunningTask(LogReader):
         if self.origin is not None:
             self._tell(stored)
         self._logs.on_changed(self.key)
-        if stored.is_terminal or stored.status == tasks.INPUT_REQUIRED:
+        if stored.is_terminal:
             self._settle()
+        elif stored.status == tasks.INPUT_REQUIRED:
+            self._settle()
+            self._owner.on_parked(self)
         else:
             self._wait()
 

@@ -17,14 +17,19 @@ from ...codecs.sse import encode_event
 from ...errors import RemoteProtocolError
 from ...http import RequestHead
 from ...messages import Message, Notification, Request, RequestId
-from ...meta_keys import LISTEN
+from ...meta_keys import LISTEN, LOG_LEVEL, meta_of
+from ...reclaim import CANCEL, EXTENSION, RECEIVED
 from ...states import ExchangeState
+from ...tasks import PROGRESS_UNSHOWN
 from ...timers import Timer
 from .. import refusals
+from ..admission import known_client_of
 from ..calls import RunningCall
 from ..core import ServerCore, Sink
 from ..exchange import ServerExchange
+from ..keyed_calls import Key, KeyedCall, KeyedCalls
 from ..responder import HttpResponder
+from ..scope_checks import require_scopes
 from .era import ModernServer, check_notification
 from .results import ModernResults
 from .subscriptions import Subscriptions
@@ -65,7 +70,7 @@ class ModernHttpResponder(ModernResults, HttpResponder):
         if self.exchange.is_done:  # the client has left before the handle of a task was stored
             return False
         if self.exchange.state is ExchangeState.DECIDING:
-            self.exchange.send_response(http_status, data)
+            self.send_json(data, http_status)
         else:
             self.exchange.send(encode_event(data))
             self.exchange.end()
@@ -81,12 +86,65 @@ class ModernHttpResponder(ModernResults, HttpResponder):
 
     def peer_gone(self) -> None:
         """Cancel the call: on HTTP a client cancels by closing the connection."""
+        self.cancel_calls("the client has closed the response")
+
+    def cancel_calls(self, reason: str) -> None:
+        """Cancel the call, unless it has become a task."""
         for call in tuple(self.session.calls.values()):
-            call.cancel("the client has closed the response")
+            call.cancel(reason)
 
     def _complete(self) -> None:
         self.open_calls = 0
         self._core.timers.stop(Timer.STREAM_OPEN, self)
+
+
+@attrs.define(eq=False, repr=False)
+class KeyedResponder(ModernHttpResponder):
+    """The same for a call that outlives its connections, because it has a key."""
+
+    _calls: KeyedCalls
+    call: KeyedCall | None = attrs.field(default=None, init=False)
+    """None if there was no room for the key."""
+
+    def message(self, data: bytes) -> bool:
+        """Send a message before the response, and keep it for the next connection."""
+        if self.call is None:
+            return super().message(data)
+        self._calls.report(self.call, data)
+        return self.exchange.is_done or super().message(data)
+
+    def respond(self, data: bytes, http_status: int = 200) -> bool:
+        """Send the response, and keep it for the next connection."""
+        if self.call is None:
+            return super().respond(data, http_status)
+        self._calls.ended(self.call, data, http_status)
+        return super().respond(data, http_status) or True
+
+    def complete_without_response(self) -> None:
+        """End without a response, because the call has been cancelled."""
+        super().complete_without_response()
+        if self.call is not None:
+            self._calls.ended(self.call, None)
+        if not self.exchange.is_done:
+            self.exchange.abort()
+
+    def peer_gone(self) -> None:
+        """Let the call run on. Without a key, cancel it."""
+        if self.call is None:
+            self.cancel_calls("the client has closed the response")
+        else:
+            self._core.timers.stop(Timer.STREAM_OPEN, self)
+            self._calls.cut(self.call)
+
+    def reconnect(self, exchange: ServerExchange, missed: tuple[bytes, ...]) -> None:
+        """Go on with another connection, and send first what was missed."""
+        if not self.exchange.is_done:
+            self.exchange.responder = None
+            self.exchange.abort()
+        self.exchange = exchange
+        self.start()
+        for message in missed:
+            super().message(message)
 
 
 @attrs.define(eq=False, repr=False)
@@ -231,6 +289,7 @@ class ModernHttp:
 
     _core: ServerCore
     _modern: ModernServer
+    _keyed_calls: KeyedCalls | None
 
     def receive(self, exchange: ServerExchange, head: RequestHead, message: Message) -> None:
         """Handle a message. Raises RemoteProtocolError for a refusal."""
@@ -239,23 +298,85 @@ class ModernHttp:
                 self._request(exchange, head, message)
             case Notification():
                 check_notification(message, head, self._core.versions)
-                self._modern.receive_notification(message, head.principal)
+                if message.method != CANCEL:
+                    self._modern.receive_notification(message, head.principal)
+                elif self._keyed_calls is not None:
+                    self._keyed_calls.cancel(meta_of(message).get(EXTENSION), head.principal)
                 exchange.send_response(202)
             case _:
                 raise refusals.UNEXPECTED_RESPONSE()
 
     def _request(self, exchange: ServerExchange, head: RequestHead, request: Request) -> None:
-        meta = self._modern.check(request, head)
+        meta = meta_of(request)
+        text = meta.pop(EXTENSION, None)
+        if text is not None and self._keyed_calls is not None:
+            self._keyed_request(self._keyed_calls, exchange, head, request, meta, text)
+            return
+        self._modern.check(request, head, meta)
         if request.method != LISTEN:
-            caller = self._modern.caller(meta, head.principal)
-            is_about_task = self._modern.is_about_task(request)
-            stream_after = math.inf if is_about_task else self._core.stream_after_of(request.method)
-            responder = ModernHttpResponder(self._core, caller, exchange, stream_after)
-            self._modern.start(request, caller, responder)
+            self._start(exchange, head, request, meta)
             return
         listener = HttpListener(self._core, exchange, self._modern.subscriptions)
         exchange.source = listener
-        self._modern.listen(request, meta, head.principal, listener)
+        self._modern.listen(
+            request, meta, head.principal, listener, known_client_of(self._core, exchange)
+        )
+
+    def _keyed_request(
+        self,
+        calls: KeyedCalls,
+        exchange: ServerExchange,
+        head: RequestHead,
+        request: Request,
+        meta: dict[str, Any],
+        text: Any,
+    ) -> None:
+        """Start a call with a key, or send the rest of one that has been started."""
+        key, found = calls.read(text, head.principal, request)
+        self._modern.check(request, head, meta, has_key=True, is_known=found is not None)
+        if found is not None:
+            require_scopes(self._core, head, request, found.scopes)
+            received = (request.params or {}).get(RECEIVED, 0)
+            if type(received) is not int or received < 0:
+                raise refusals.BAD_KEY(request.id)
+            calls.reclaim(found, key, request, exchange, received)
+        elif request.method == EXTENSION:
+            raise calls.unknown(key, request, was_noted=False)
+        elif request.method == "tools/call":
+            self._start(exchange, head, request, meta, key)
+        else:
+            raise refusals.BAD_KEY(request.id)
+
+    def _start(
+        self,
+        exchange: ServerExchange,
+        head: RequestHead,
+        request: Request,
+        meta: dict[str, Any],
+        key: Key | None = None,
+    ) -> None:
+        caller = self._modern.caller(meta, head.principal)
+        is_about_task = self._modern.is_about_task(request)
+        stream_after = math.inf if is_about_task else self._core.stream_after_of(request.method)
+        is_shown = "progressToken" in meta and meta.get(PROGRESS_UNSHOWN) is not True
+        if stream_after is None and not is_shown and LOG_LEVEL not in meta:
+            # Nothing precedes the result, and nothing can be resumed. Until a comment is due, a
+            # stream would be of no use, and some clients cap events, but not JSON, at 1 MiB.
+            stream_after = self._core.limits.stream_comment_interval
+        if key is None:
+            responder = ModernHttpResponder(self._core, caller, exchange, stream_after)
+            self._modern.start(request, caller, responder)
+            return
+        calls = self._keyed_calls
+        assert calls is not None, "else keys are not read"
+        keyed = KeyedResponder(self._core, caller, exchange, stream_after, calls)
+        keyed.call = calls.note(key, head.principal, request, keyed, exchange.request_size)
+        try:
+            self._modern.start(request, caller, keyed)
+        except RemoteProtocolError:
+            if keyed.call is not None:
+                calls.withdraw(keyed.call)
+            raise
 
 
 @attrs.define(eq=False, repr=False)
@@ -301,7 +422,9 @@ class ModernChannelHandler:
         self._listeners.clear()
 
     def _request(self, request: Request) -> None:
-        meta = self._modern.check(request, None)
+        meta = meta_of(request)
+        meta.pop(EXTENSION, None)
+        self._modern.check(request, None, meta)
         limit = self._core.limits.max_calls_per_session
         if request.id in self.open_requests:
             raise refusals.DUPLICATE_REQUEST_ID(request.id)

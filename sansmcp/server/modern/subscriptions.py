@@ -11,16 +11,18 @@ Source: 2026-07-28 basic/utilities/subscriptions; SEP-2575.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from typing import Any, Protocol, TypeAlias
 
 import attrs
 
 from ...codecs import json, jsonrpc
 from ...errors import RemoteProtocolError
-from ...events import ListenersChanged
+from ...events import ListenersChanged, ListenReceived
 from ...messages import Notification, Params, Request, RequestId, Response
 from ...meta_keys import ACKNOWLEDGED, SUBSCRIPTION_ID, UPDATED
+from ...server_call import ListenRequest
+from ...shares import Shares
 from ...tasks import TASK_IDS
 from .. import refusals
 from ..core import ServerCore
@@ -86,6 +88,8 @@ class Subscription:
     wanted: dict[str, Any]
     """The part of the client's filter that is honoured."""
     stream: ListenerStream
+    client: str
+    """The principal or address of the client; empty if neither is known."""
     watches: list[Watch] = attrs.field(factory=list["Watch"])
     """What ends with the subscription."""
     _encoded_id: bytes = attrs.field(
@@ -115,6 +119,21 @@ class Subscription:
 
 
 @attrs.define(eq=False, repr=False)
+class UnconfirmedListener(ListenRequest):
+    """A subscription that the application has yet to acknowledge."""
+
+    _subscriptions: Subscriptions
+    request: Request
+    _honoured: dict[str, Any]
+    stream: ListenerStream
+    client: str
+    uris: tuple[str, ...]
+
+    def acknowledge(self, uris: Collection[str], *, now: float) -> bool:
+        return self._subscriptions.confirm(self, {**self._honoured, _URIS: uris}, now)
+
+
+@attrs.define(eq=False, repr=False)
 class Subscriptions:
     """The open subscriptions of all clients."""
 
@@ -126,20 +145,37 @@ class Subscriptions:
         factory=dict[Topic, dict[ListenerStream, Subscription]], init=False
     )
     """The subscriptions of each topic, so that ``publish()`` need not look at all of them."""
+    _held: Shares[str] = attrs.field(factory=Shares[str], init=False)
+    """The number of open subscriptions by client."""
+
+    def check_room(self, request: Request, client: str) -> None:
+        """Raise RemoteProtocolError if too many subscriptions are open.
+
+        ``client``: its principal or address; empty if neither is known.
+        """
+        limits = self._core.limits
+        if client and self._held.of(client) >= limits.max_subscriptions_per_client:
+            limit = limits.max_subscriptions_per_client
+        elif len(self._open) + len(self._unconfirmed) >= limits.max_subscriptions:
+            limit = limits.max_subscriptions
+        else:
+            return
+        raise refusals.TOO_MANY_SUBSCRIPTIONS(request.id, limit=limit)
+
+    _unconfirmed: dict[UnconfirmedListener, None] = attrs.field(
+        factory=dict["UnconfirmedListener", None], init=False
+    )
+    """The subscriptions that the application has yet to acknowledge."""
 
     def filter_of(self, request: Request) -> dict[str, Any]:
         """Return the part of a filter that is honoured.
 
-        Raises RemoteProtocolError if there is no filter, or too many subscriptions are open.
+        Raises RemoteProtocolError if there is no filter.
         """
         wanted = json.as_object((request.params or {}).get("notifications"))
         if wanted is None:
             what = "notifications must be an object that names what to listen for"
             raise refusals.INVALID_MODERN_PARAMS(request.id, what=what)
-        if len(self._open) >= self._core.limits.max_subscriptions:
-            raise refusals.TOO_MANY_SUBSCRIPTIONS(
-                request.id, limit=self._core.limits.max_subscriptions
-            )
         capabilities = self._core.app.declared_capabilities()
         honoured: dict[str, Any] = {
             name: True
@@ -148,22 +184,59 @@ class Subscriptions:
         }
         uris = wanted.get(_URIS)
         if json.is_array(uris) and capabilities.get("resources", {}).get("subscribe"):
-            limit = self._core.limits.max_resources_per_subscription
-            honoured[_URIS] = [uri for uri in uris if isinstance(uri, str)][:limit]
+            limits = self._core.limits
+            kept = [
+                uri for uri in uris if isinstance(uri, str) and len(uri) <= limits.max_uri_length
+            ][: limits.max_resources_per_subscription]
+            if kept:
+                honoured[_URIS] = kept
         return honoured
 
     def open(
-        self, request: Request, honoured: dict[str, Any], stream: ListenerStream
+        self, request: Request, honoured: dict[str, Any], stream: ListenerStream, client: str
     ) -> Subscription:
-        """Open a subscription and send its acknowledgement."""
+        """Open a subscription for which there is room, and send its acknowledgement.
+
+        If nothing of its filter is honoured, it is completed at once: it would tell nothing.
+        Source: the working group on transports, guidance on the lifecycle of subscriptions.
+        """
         stream.expect()
         stream.open()
-        subscription = self._open[stream] = Subscription(request.id, honoured, stream)
+        subscription = self._open[stream] = Subscription(request.id, honoured, stream, client)
+        self._held.change(client, 1)
         for topic in subscription.topics:
             self._by_topic.setdefault(topic, {})[stream] = subscription
         self._report(subscription)
         subscription.notify(ACKNOWLEDGED, {"notifications": honoured})
+        if not honoured:
+            self.end(stream)
         return subscription
+
+    def begin(
+        self, request: Request, honoured: dict[str, Any], stream: ListenerStream, client: str
+    ) -> None:
+        """Open a subscription, or let the application acknowledge it if it wants to."""
+        uris = honoured.get(_URIS)
+        if not uris or not self._core.app.confirms_listeners:
+            self.open(request, honoured, stream, client)
+            return
+        stream.expect()
+        waiting = UnconfirmedListener(self, request, honoured, stream, client, tuple(uris))
+        self._unconfirmed[waiting] = None
+        self._core.events.append(ListenReceived(waiting))
+
+    def confirm(self, waiting: UnconfirmedListener, honoured: dict[str, Any], now: float) -> bool:
+        """Open a subscription that the application has acknowledged, unless it has ended."""
+        self._core.now = now
+        is_waiting = waiting in self._unconfirmed
+        self._unconfirmed.pop(waiting, None)
+        if not is_waiting or waiting.stream.is_gone:
+            return False
+        uris = [uri for uri in waiting.uris if uri in honoured[_URIS]]
+        others = {name: value for name, value in honoured.items() if name != _URIS}
+        agreed = {**others, _URIS: uris} if uris else others
+        self.open(waiting.request, agreed, waiting.stream, waiting.client)
+        return True
 
     def _report(self, subscription: Subscription) -> None:
         """Report that a subscription was opened or has ended, if it is one to resources."""
@@ -196,6 +269,7 @@ class Subscriptions:
         subscription = self._open.pop(stream, None)
         if subscription is None:
             return
+        self._held.change(subscription.client, -1)
         for topic in subscription.topics:
             listening = self._by_topic[topic]
             del listening[stream]
@@ -213,6 +287,10 @@ class Subscriptions:
 
     def end_all(self) -> None:
         """End all subscriptions with their results, the newest first."""
+        for waiting in self._unconfirmed:
+            if not waiting.stream.is_gone:
+                waiting.stream.refuse(refusals.SHUTTING_DOWN(waiting.request.id))
+        self._unconfirmed.clear()
         while self._open:
             self.end(next(reversed(self._open)))
 

@@ -16,6 +16,7 @@ import attrs
 
 from ... import tasks
 from ...codecs import json
+from ...errors import RemoteProtocolError
 from ...messages import Request
 from ...store import StreamKey
 from .. import refusals
@@ -75,7 +76,7 @@ class TaskWatch(LogReader):
         else:
             self._logs.poll_later(self._key, self)
 
-    def _on_failed(self) -> None:
+    def _on_failed(self, refusal: refusals.RefusalTemplate) -> None:
         if not self.is_stopped:
             self._logs.poll_later(self._key, self)
 
@@ -100,10 +101,11 @@ class TaskListening:
     _request: Request
     _honoured: dict[str, Any]
     _stream: ListenerStream
+    _client: str
     _waiting: set[StreamKey]
     """The tasks that are being read."""
     _found: dict[StreamKey, KnownTask] = attrs.field(factory=dict[StreamKey, KnownTask], init=False)
-    _has_failed: bool = attrs.field(default=False, init=False)
+    _failure: refusals.RefusalTemplate | None = attrs.field(default=None, init=False)
 
     @classmethod
     def start(
@@ -115,6 +117,7 @@ class TaskListening:
         honoured: dict[str, Any],
         principal: str,
         stream: ListenerStream,
+        client: str,
     ) -> None:
         """Open a subscription that has ``taskIds`` in its filter."""
         wanted = (request.params or {})["notifications"][tasks.TASK_IDS]
@@ -122,7 +125,7 @@ class TaskListening:
         ids = map(task_id_of, wanted if json.is_array(wanted) else ())
         keys = dict.fromkeys(task_key(principal, id) for id in ids if id is not None)
         first = tuple(keys)[:limit]
-        self = cls(core, table, subscriptions, request, honoured, stream, set(first))
+        self = cls(core, table, subscriptions, request, honoured, stream, client, set(first))
         stream.expect()
         for key in first:
             done, failed = partial(self._on_known, key), partial(self._on_failed, key)
@@ -131,22 +134,24 @@ class TaskListening:
             self._open()
 
     def _is_wanted(self) -> bool:
-        return not (self._has_failed or self._stream.is_gone)
+        return self._failure is None and not self._stream.is_gone
 
     def _on_known(self, key: StreamKey, known: KnownTask | None) -> None:
         if known is not None:
             self._found[key] = known
         self._has_read(key)
 
-    def _on_failed(self, key: StreamKey) -> None:
-        self._has_failed = True
+    def _on_failed(self, key: StreamKey, refusal: refusals.RefusalTemplate) -> None:
+        self._failure = refusal
         self._has_read(key)
 
     def _has_read(self, key: StreamKey) -> None:
         self._waiting.discard(key)
         if self._waiting or self._stream.is_gone:
             return
-        if self._has_failed:
+        if self._failure is refusals.RECORD_TOO_NEW:
+            self._stream.refuse(refusals.RECORD_TOO_NEW(self._request.id))
+        elif self._failure is not None:
             self._stream.refuse(refusals.store_failed(self._request.id))
         elif self._core.has_stopped:
             self._stream.refuse(refusals.SHUTTING_DOWN(self._request.id))
@@ -154,8 +159,16 @@ class TaskListening:
             self._open()
 
     def _open(self) -> None:
-        self._honoured[tasks.TASK_IDS] = [key.stream for key in self._found]
-        subscription = self._subscriptions.open(self._request, self._honoured, self._stream)
+        try:  # again: others may have come while the tasks were read
+            self._subscriptions.check_room(self._request, self._client)
+        except RemoteProtocolError as refusal:
+            self._stream.refuse(refusal)
+            return
+        if self._found:
+            self._honoured[tasks.TASK_IDS] = [key.stream for key in self._found]
+        subscription = self._subscriptions.open(
+            self._request, self._honoured, self._stream, self._client
+        )
         watches = [
             (TaskWatch(self._core, self._table, self._subscriptions, subscription, key), known)
             for key, known in self._found.items()

@@ -15,8 +15,12 @@ import attrs
 from ...effects import StoreEffect, StoreRead
 from ...shares import Shares
 from ...store import Entry, Page, StreamKey
+from ...tasks import WORKING
+from .. import refusals
 from ..core import ServerCore
 from ..logs import Logs, StoreOperation
+from ..records import RecordTooNewError, record_in
+from ..refusals import RefusalTemplate
 from .task_record import TaskRecord
 
 _SESSION = ".tasks"
@@ -48,6 +52,25 @@ class KnownTask:
 
 
 @attrs.define(eq=False, repr=False)
+class Appends:
+    """The states that operations of this instance are appending."""
+
+    _instance: str
+    by_task: Shares[StreamKey] = attrs.field(factory=Shares[StreamKey], init=False)
+    """The number of states by task."""
+    claims: Shares[str] = attrs.field(factory=Shares[str], init=False)
+    """The number of states after which this instance calls a handler, by principal. Each holds a
+    place: the store may take its time, and other tasks may come meanwhile.
+    """
+
+    def count(self, key: StreamKey, record: TaskRecord, by: int) -> None:
+        """Count a state when its append begins (1), and when that is over (-1)."""
+        self.by_task.change(key, by)
+        if record.status == WORKING and record.writer == self._instance:
+            self.claims.change(key.principal, by)
+
+
+@attrs.define(eq=False, repr=False)
 class TaskOperation(StoreOperation):
     """Reads a task once, and changes it if that is decided."""
 
@@ -58,12 +81,11 @@ class TaskOperation(StoreOperation):
     """Returns the new state; None leaves the task as it is. It may be called again."""
     _done: Callable[[KnownTask | None], None]
     """Called with the state at the end; None if there is no such task, or its time is over."""
-    _failed: Callable[[], None]
-    """Called if the store has failed."""
+    _failed: Callable[[RefusalTemplate], None]
+    """Called with the reason if the store has failed, or only a later version can read the task."""
     _is_wanted: Callable[[], bool]
     """Returns True as long as a failed operation is worth repeating."""
-    _changing: Shares[StreamKey]
-    """The number of states that operations of this instance are appending, by task."""
+    _appends: Appends
     _new: KnownTask | None = attrs.field(default=None, init=False)
     """The state that is being appended; None if there is none."""
 
@@ -79,7 +101,12 @@ class TaskOperation(StoreOperation):
         elif entry is None or entry.seq < page.last.seq:
             self.start(page.last.seq - 1)
         else:
-            self._change(KnownTask(entry.seq, TaskRecord.decode(entry.data)))
+            try:
+                record = TaskRecord.decode(record_in(entry))
+            except RecordTooNewError:
+                self._failed(refusals.RECORD_TOO_NEW)
+            else:
+                self._change(KnownTask(entry.seq, record))
 
     def _change(self, known: KnownTask) -> None:
         if known.record.is_expired(self._core.wall_time()):
@@ -90,13 +117,13 @@ class TaskOperation(StoreOperation):
             self._done(known)
         else:
             self._new = KnownTask(known.seq + 1, new, is_changed=True)
-            self._changing.change(self._key, 1)
+            self._appends.count(self._key, new, 1)
             self._logs.append(self._key, (task_entry(self._new.seq, new),), self)
 
     def _end_append(self) -> KnownTask:
         assert self._new is not None
         appended, self._new = self._new, None
-        self._changing.change(self._key, -1)
+        self._appends.count(self._key, appended.record, -1)
         return appended
 
     def on_append_done(self) -> None:
@@ -118,5 +145,5 @@ class TaskOperation(StoreOperation):
     def failed(self, effect: StoreEffect) -> bool:
         if self._new is not None:
             self._end_append()
-        self._failed()
+        self._failed(refusals.TASK_STORE_FAILED)
         return True

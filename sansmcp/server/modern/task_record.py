@@ -16,9 +16,9 @@ from typing import Any
 import attrs
 
 from ... import tasks
-from ...codecs import json
 from ...messages import Request
 from ..calls import STORED_DEPTH
+from ..records import NOTHING, read_record, write_record
 
 MAX_MESSAGE_CHARS = 1000
 """Characters that are kept of a status message."""
@@ -64,6 +64,8 @@ class TaskRecord:
     """The member ``result`` or ``error`` of the response, once there is one."""
     reentry: Reentry | None = None
     """None if the handler is not called again."""
+    unknown: Mapping[str, Any] = NOTHING
+    """The members that only a later version knows, also those of the records inside."""
 
     @property
     def is_terminal(self) -> bool:
@@ -72,29 +74,28 @@ class TaskRecord:
 
     def encode(self) -> bytes:
         """Return the data of an entry. Raises LocalProtocolError if a state is not JSON."""
-        members = attrs.asdict(self, recurse=False)
-        if self.reentry is not None:
-            request = attrs.asdict(self.reentry.request, recurse=False)
-            members["reentry"] = {**attrs.asdict(self.reentry, recurse=False), "request": request}
-        return json.encode(members)
+        return write_record(self, self.unknown)
 
     @classmethod
     def decode(cls, data: bytes) -> TaskRecord:
-        """Return the record in the data of an entry."""
-        members = json.decode(data, STORED_DEPTH)
-        reentry = members["reentry"]
-        if reentry is not None:
-            request = Request(**reentry.pop("request"))
-            members["reentry"] = Reentry(request, **reentry)
-        return cls(**members)
+        """Return the record in the data of an entry. Raises RecordTooNewError."""
+        return read_record(cls, data, STORED_DEPTH, {"reentry": Reentry, "request": Request})
 
     def is_expired(self, time: float) -> bool:
-        """Return True if the time to live is over."""
-        return self.ttl is not None and time >= self.created + self.ttl
+        """Return True if the time to live is over.
+
+        Never while the handler runs: its instance renews the time by its own clock, and that of
+        the instance that asks may be hours ahead.
+        """
+        is_over = self.ttl is not None and time >= self.created + self.ttl
+        return is_over and self.status != tasks.WORKING
 
     def kept(self, time: float, seconds: float) -> TaskRecord:
-        """Return the record with a time to live that ends ``seconds`` after ``time``."""
-        ttl = time - self.created + seconds
+        """Return the record with a time to live that ends ``seconds`` after ``time``.
+
+        Not before it was created, by the clock of another instance: this one's may be behind.
+        """
+        ttl = max(time, self.created) - self.created + seconds
         return attrs.evolve(self, ttl=None if ttl == math.inf else ttl)
 
     def ended(self, status: str, time: float, **changes: Any) -> TaskRecord:

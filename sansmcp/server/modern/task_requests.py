@@ -21,6 +21,7 @@ from ...errors import RemoteProtocolError
 from ...http import RequestHead
 from ...input_required import INPUT_RESPONSES
 from ...messages import Request
+from ...store import StreamKey
 from .. import refusals
 from ..calls import RunningCall
 from ..core import ServerCore
@@ -47,6 +48,8 @@ class TaskRequest:
     _task_id: str
     _answered: TaskRecord | None = attrs.field(default=None, init=False)
     """The state with the responses of this request, the last ones of their round."""
+    _limit: int | None = attrs.field(default=None, init=False)
+    """The limit that keeps the task from going on here."""
 
     @classmethod
     def start(
@@ -68,13 +71,18 @@ class TaskRequest:
             case _:
                 self._operate(partial(self._updated, responses), self._go_on)
 
+    @property
+    def _key(self) -> StreamKey:
+        return task_key(self._call.peer.principal, self._task_id)
+
     def _operate(
         self,
         decide: Callable[[TaskRecord], TaskRecord | None],
         done: Callable[[KnownTask], None],
     ) -> None:
-        key = task_key(self._call.peer.principal, self._task_id)
-        self._table.operate(key, decide, partial(self._done, done), self._fail, self._is_wanted)
+        self._table.operate(
+            self._key, decide, partial(self._done, done), self._fail, self._is_wanted
+        )
 
     def _is_wanted(self) -> bool:
         """True if a failed operation is to be repeated.
@@ -89,9 +97,9 @@ class TaskRequest:
         else:
             done(known)
 
-    def _fail(self) -> None:
+    def _fail(self, refusal: refusals.RefusalTemplate) -> None:
         """Claim nothing: the change may have been stored or not."""
-        self._refuse(refusals.TASK_STORE_FAILED(self._call.request.id))
+        self._refuse(refusal(self._call.request.id))
 
     def _refuse(self, refusal: RemoteProtocolError) -> None:
         error = refusal.reply
@@ -113,6 +121,7 @@ class TaskRequest:
 
     def _updated(self, given: Mapping[str, Any], record: TaskRecord) -> TaskRecord | None:
         """Return the task with those responses that it waits for; None if there is none."""
+        self._limit = None
         self._answered = None
         new = {key: given[key] for key in record.input_requests if key in given}
         reentry = record.reentry
@@ -129,6 +138,9 @@ class TaskRequest:
         ).kept(time, self._core.limits.max_stored_age)
         if left:
             return answered
+        self._limit = self._table.limit_for(self._key.principal, self._key)
+        if self._limit is not None:
+            return None
         self._answered = answered
         is_restartable = self._core.app.options_of("tools/call").restartable
         return attrs.evolve(
@@ -140,9 +152,11 @@ class TaskRequest:
 
     def _go_on(self, known: KnownTask) -> None:
         """Acknowledge the responses. If they were the last ones, call the handler again."""
+        if self._limit is not None:
+            self._refuse(refusals.TOO_MANY_TASKS(self._call.request.id, limit=self._limit))
+            return
         if self._answered is not None and self._answered.reentry is not None:
-            key = task_key(self._call.peer.principal, self._task_id)
-            self._table.go_on(key, known, self._answered.reentry, self._head)
+            self._table.go_on(self._key, known, self._answered.reentry, self._head)
         self._acknowledge(known)
 
 

@@ -10,6 +10,7 @@ Source: the extension io.modelcontextprotocol/tasks at 2026-07-28; SEP-2663.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -32,14 +33,18 @@ from ..core import ServerCore
 from ..input_checks import missing_capability
 from ..leases import Lease, Peers
 from ..logs import Logs
+from ..refusals import RefusalTemplate
 from .running_task import RunningTask
-from .task_operation import KnownTask, TaskOperation, task_key
+from .task_operation import Appends, KnownTask, TaskOperation, task_key, unchanged
 from .task_record import Reentry, TaskRecord
 
 _FOLLOWED = 120.0
 """Seconds for which the instance of a task is followed after a client has asked for the task.
 Clients poll more often, whatever interval they are told.
 """
+
+_LOOKED_AT = 16
+"""Parked tasks that are read at a time to see if they still wait for input."""
 
 _MAX_RESTARTS = 3
 """How often a handler is called again without saving progress: perhaps it kills its instance."""
@@ -65,12 +70,20 @@ class TaskTable:
     )
     """The tasks whose handlers run here, or whose states are being stored."""
     _principals: Shares[str] = attrs.field(factory=Shares[str], init=False)
-    """The number of them by principal."""
-    _changing: Shares[StreamKey] = attrs.field(factory=Shares[StreamKey], init=False)
-    """The number of states that operations are appending here, by task."""
+    """The number of running and parked tasks by principal."""
+    _parked: dict[str, dict[StreamKey, None]] = attrs.field(
+        factory=dict[str, "dict[StreamKey, None]"], init=False
+    )
+    """The tasks that were parked here and wait for input, as far as is known, by principal."""
+    _looking: int = attrs.field(default=0, init=False)
+    """The number of parked tasks that are being read because there is no room."""
+    _appends: Appends = attrs.field(
+        default=attrs.Factory(lambda self: Appends(self._core.instance), takes_self=True),
+        init=False,
+    )
 
     @property
-    def writes_logs(self) -> bool:
+    def needs_lease(self) -> bool:
         """True if tasks run here."""
         return bool(self._running)
 
@@ -100,11 +113,8 @@ class TaskTable:
             require_declaration(call.peer.client_capabilities, call.request.id)
         if not tasks.declares_tasks(call.peer.client_capabilities):
             return None
-        limit = self._limit(call.peer.principal)
-        if limit is not None:
-            if is_required:
-                raise refusals.TOO_MANY_TASKS(call.request.id, limit=limit)
-            return None
+        if is_required:
+            self._check_room(call)
         return TaskPlan(self, after, is_required)
 
     def _rule(self, call: RunningCall) -> TaskRule:
@@ -121,17 +131,35 @@ class TaskTable:
             raise refusals.BAD_TASK_RULE(call.request.id, what=what) from error
         return chosen
 
-    def _limit(self, principal: str) -> int | None:
-        """Return the limit that is reached; None if there is room for another task."""
-        limits = self._core.limits
-        if len(self._running) >= limits.max_tasks:
-            return limits.max_tasks
-        if principal and self._principals.of(principal) >= limits.max_tasks_per_principal:
+    def limit_for(self, principal: str, key: StreamKey | None = None) -> int | None:
+        """Return the limit that is reached; None if there is room for the handler of a task.
+
+        ``key``: the task, unless it is new. One that was parked here has its place.
+        """
+        limits, claims = self._core.limits, self._appends.claims
+        if key in self._parked.get(principal, ()):
+            return None
+        of_principal = self._principals.of(principal) + claims.of(principal)
+        if principal and of_principal >= limits.max_tasks_per_principal:
+            self._look_at_parked(principal)
             return limits.max_tasks_per_principal
+        if self._principals.total + claims.total >= limits.max_tasks:
+            self._look_at_parked(next(iter(self._parked), ""))
+            return limits.max_tasks
         return None
 
+    def _check_room(self, call: RunningCall) -> None:
+        """Raise RemoteProtocolError if there are too many tasks."""
+        limit = self.limit_for(call.peer.principal)
+        if limit is not None:
+            raise refusals.TOO_MANY_TASKS(call.request.id, limit=limit)
+
     def new_task(self, call: RunningCall, origin: Responder) -> RunningTask:
-        """Return a task for a call; ``origin`` gets the handle."""
+        """Return a task for a call; ``origin`` gets the handle.
+
+        Raises RemoteProtocolError if there are too many tasks.
+        """
+        self._check_room(call)
         core = self._core
         reentry = None
         if core.app.options_of(call.request.method).restartable:
@@ -170,6 +198,39 @@ class TaskTable:
             del self._running[task.key]
         self._principals.change(task.key.principal, -1)
 
+    # Parked tasks: any instance may go on with them, end them, or let them expire. This one learns
+    # of it when it reads the task; it does so for some of them when there is no room.
+
+    def on_parked(self, task: RunningTask) -> None:
+        """Count a task that waits for input, unless its handler runs here again already."""
+        key = task.key
+        if key not in self._running and key not in self._parked.get(key.principal, ()):
+            self._parked.setdefault(key.principal, {})[key] = None
+            self._principals.change(key.principal, 1)
+
+    def _unpark(self, key: StreamKey) -> None:
+        """Count a task no longer, if it counts as parked."""
+        parked = self._parked.get(key.principal, {})
+        if key in parked:
+            del parked[key]
+            if not parked:
+                del self._parked[key.principal]
+            self._principals.change(key.principal, -1)
+
+    def _look_at_parked(self, principal: str) -> None:
+        """Read some of the parked tasks of a principal, those first that were not read for long."""
+        parked = self._parked.get(principal)
+        if parked is None or self._looking:
+            return
+        self._parked[principal] = self._parked.pop(principal)
+        for key in tuple(itertools.islice(parked, _LOOKED_AT)):
+            parked[key] = parked.pop(key)
+            self._looking += 1
+            self.operate(key, unchanged, self._end_look, self._end_look, lambda: False)
+
+    def _end_look(self, outcome: KnownTask | RefusalTemplate | None) -> None:
+        self._looking -= 1
+
     # Operations
 
     def operate(
@@ -177,14 +238,15 @@ class TaskTable:
         key: StreamKey,
         decide: Callable[[TaskRecord], TaskRecord | None],
         done: Callable[[KnownTask | None], None],
-        failed: Callable[[], None],
+        failed: Callable[[RefusalTemplate], None],
         is_wanted: Callable[[], bool],
         after: int = 0,
     ) -> None:
         """Read a task, and change it if ``decide()`` returns a new state.
 
         ``done()`` gets the state at the end, or None if there is no such task. ``failed()`` is
-        called if the store has failed, and ``is_wanted()`` tells if that is worth another attempt.
+        called with the reason if the store has failed, or only a later version can read the
+        task, and ``is_wanted()`` tells if that is worth another attempt.
         ``after``: the number of an entry that was read before.
         """
         running = self._running.get(key)
@@ -196,7 +258,7 @@ class TaskTable:
             partial(self._on_known, key, done),
             failed,
             is_wanted,
-            self._changing,
+            self._appends,
         )
         operation.start(max(0, (after if running is None else running.seq) - 1))
 
@@ -204,6 +266,8 @@ class TaskTable:
         self, key: StreamKey, done: Callable[[KnownTask | None], None], known: KnownTask | None
     ) -> None:
         """Notice if a task has ended elsewhere, or if its instance may have died."""
+        if known is None or known.record.status != tasks.INPUT_REQUIRED:
+            self._unpark(key)
         done(known)
         if known is not None:
             running, record = self._running.get(key), known.record
@@ -212,14 +276,20 @@ class TaskTable:
             elif record.status == tasks.WORKING and running is None:
                 self._follow(key, record)
 
-    def _follow(self, key: StreamKey, record: TaskRecord) -> None:
-        """Notice if the instance that runs a task has died."""
+    def _follow(self, key: StreamKey, record: TaskRecord, *, is_again: bool = False) -> None:
+        """Notice if the instance that runs a task has died.
+
+        ``is_again``: True if it has, and there was no room for the task here. The end of a lease is
+        seen at once, so without a pause this would go round in circles.
+        """
         on_death = partial(self._on_death, key, record.writer, record.updated)
         if record.writer == self._core.instance:
             on_death()  # it has, and was this one before it was started again
         else:
             until = self._core.now + _FOLLOWED
-            self._peers.follow(record.writer, key, on_death, until, record.updated)
+            self._peers.follow(
+                record.writer, key, on_death, until, record.updated, is_patient=is_again
+            )
 
     def _on_death(self, key: StreamKey, writer: str, updated: float) -> None:
         """Go on with a task whose instance has died, or end it with an error.
@@ -235,7 +305,7 @@ class TaskTable:
             partial(self._on_taken_over, key),
             _nothing,
             lambda: True,
-            self._changing,
+            self._appends,
         ).start()
 
     def _take_over(
@@ -245,7 +315,7 @@ class TaskTable:
             return None
         # An append that makes this instance the writer may be done, and its completion may not have
         # been reported yet. Then the handler is called when it is.
-        is_claimed = key in self._running or self._changing.of(key) > 0
+        is_claimed = key in self._running or self._appends.by_task.of(key) > 0
         if writer == self._core.instance and is_claimed:
             return None
         time, reentry = self._core.wall_time(), record.reentry
@@ -253,6 +323,8 @@ class TaskTable:
             error = refusals.TASK_LOST().reply
             details = {"code": error.code, "message": error.message, "data": error.data}
             record = record.failed(details, time)
+        elif self.limit_for(key.principal, key) is not None:
+            return None  # follow it again: there may be room later, here or elsewhere
         else:
             reentry = attrs.evolve(reentry, restarts=reentry.restarts + 1)
             record = attrs.evolve(record, writer=self._core.instance, reentry=reentry)
@@ -265,7 +337,7 @@ class TaskTable:
         if known.is_changed and record.reentry is not None:
             self.go_on(key, known, record.reentry, None)
         elif record.status == tasks.WORKING and record.writer != self._core.instance:
-            self._follow(key, record)
+            self._follow(key, record, is_again=True)
 
     def go_on(
         self, key: StreamKey, known: KnownTask, reentry: Reentry, head: RequestHead | None
@@ -289,7 +361,7 @@ class TaskTable:
         core.events.append(CallReceived(call))
 
 
-def _nothing() -> None:
+def _nothing(refusal: RefusalTemplate) -> None:
     """Do nothing: the next request about the task tries again."""
 
 

@@ -414,7 +414,7 @@ def test_a_silent_server_is_asked_for_its_version_once() -> None:
     harness.take().cut("reset")
     harness.wait(0.5)
     assert offered(harness.take()) == LATEST
-    harness.wait(19.4)
+    harness.wait(14.4)
     assert not isinstance(harness.events[-1], Closed)
     harness.wait(0.1)
     assert "initialize got no response" in str(failure(harness))

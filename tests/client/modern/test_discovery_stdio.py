@@ -10,6 +10,7 @@ from sansmcp import (
     Era,
     JsonRpcError,
     KnownServers,
+    LocalProtocolError,
     NegotiationFailed,
     ProcessEnded,
 )
@@ -22,7 +23,7 @@ from sansmcp.events import (
     SessionExpired,
 )
 from sansmcp.process import ProcessExited, StderrClosed, StderrData, StdoutClosed, StdoutData
-from sansmcp.revisions import MODERN_VERSIONS
+from sansmcp.revisions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 
 from ..harness import LATEST, error, initialized, response
 from ..process_harness import ProcessHarness, line
@@ -198,6 +199,30 @@ def test_a_process_that_ends_when_it_is_asked_is_started_again(
     assert (reported.status, reported.log) == (3, ())
 
 
+@pytest.mark.parametrize("answers", [True, False])
+@pytest.mark.both_eras
+def test_a_slow_process_that_ends_when_it_reads_the_first_message_is_started_again(
+    harness: ModernProcess, answers: bool
+) -> None:
+    """By then ``initialize`` has been written, too: it may have refused the first one before."""
+    if answers:
+        harness.say(error(0, -32601))
+    else:
+        harness.wait(5)
+    harness.offered()
+    harness.exit(1)
+    assert harness.done == RESTART
+    becomes_legacy(harness, 2)
+
+
+@pytest.mark.both_eras
+def test_a_process_that_was_not_asked_is_not_started_again() -> None:
+    harness = ProcessHarness(versions=HANDSHAKE_VERSIONS)
+    harness.run_command(harness.client.start)
+    harness.exit(1)
+    assert isinstance(harness.closed(), ProcessEnded)
+
+
 @pytest.mark.both_eras
 def test_it_is_started_again_once(harness: ModernProcess) -> None:
     harness.exit(1)
@@ -289,3 +314,23 @@ def test_a_process_that_fails_both_ways_is_given_up() -> None:
     assert isinstance(reported, NegotiationFailed)
     assert len(reported.attempts) == 2
     assert known_servers.era(COMMAND) is None
+
+
+@pytest.mark.both_eras
+@pytest.mark.parametrize("connect_timeout", [1.0, 3.0, 30.0])
+def test_a_silent_process_gets_connect_timeout_in_all(connect_timeout: float) -> None:
+    """The probe is part of it, and a process that has opened no session ends soon."""
+    process = ModernProcess(connect_timeout=connect_timeout).start()
+    process.wait(min(5.0, connect_timeout / 2))
+    assert process.offered() == LATEST
+    process.wait(connect_timeout - process.now)
+    assert process.done[-1] == "CloseStdin"
+    process.wait(2)
+    assert process.done[:2] == ["TerminateProcess", "KillProcess"]
+
+
+def test_a_closed_client_says_why() -> None:
+    process = ModernProcess().connect()
+    process.exit(3)
+    with pytest.raises(LocalProtocolError, match=r"create a new one: .*ended with status 3"):
+        process.client.call("tools/list", now=process.now)

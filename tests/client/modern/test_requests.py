@@ -291,6 +291,24 @@ def test_ids_of_events_mean_nothing(harness: ModernClientHarness) -> None:
     assert harness.requests == []
 
 
+@pytest.mark.parametrize("tasks", [True, False])
+def test_a_request_may_declare_other_capabilities(tasks: bool) -> None:
+    """A gateway declares what its own client can do; the client itself follows tasks."""
+    harness = ModernProcess(capabilities={"roots": {}}, tasks=tasks).connect()
+    followed: Any = {"extensions": {TASKS: {}}} if tasks else {}
+    cases: Any = (
+        ({"capabilities": {"sampling": {}}}, {"sampling": {}}),
+        ({"capabilities": {}}, {}),
+        ({}, {"roots": {}}),
+    )
+    for given, declared in cases:
+        harness.run_command(harness.client.call, "x/y", **given)
+        meta = harness.written[-1]["params"]["_meta"]
+        assert meta[PREFIX + "clientCapabilities"] == {**declared, **followed}
+    with pytest.raises(LocalProtocolError):
+        harness.client.call("x/y", capabilities={"x": object()}, now=harness.now)
+
+
 @requirement("MODERN-C-004", "MRTR-C-008")
 @pytest.mark.parametrize("method", ["ping", "elicitation/create", "roots/list", "x"])
 def test_requests_of_the_server_are_violations(method: str) -> None:
@@ -357,7 +375,7 @@ def test_404_says_nothing_about_the_server(harness: ModernClientHarness) -> None
 
 
 @requirement("HEADERS-C-023", "HEADERS-B-010")
-@pytest.mark.parametrize("status", [202, 400, 401, 404, 405, 413, 431, 500, 503])
+@pytest.mark.parametrize("status", [202, 400, 401, 404, 405, 413, 431, 500, 501])
 @pytest.mark.parametrize("body", [b"", b"too much", json.dumps(error("other", -32600)).encode()])
 def test_other_refusals_are_reported(
     harness: ModernClientHarness, status: int, body: bytes

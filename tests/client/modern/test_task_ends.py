@@ -21,6 +21,7 @@ from sansmcp.events import (
     Closed,
     MessageUndelivered,
     ProtocolViolation,
+    Reconnecting,
     TaskUpdated,
 )
 from sansmcp.messages import Request
@@ -206,6 +207,21 @@ def test_one_of_a_task_that_is_gone_is_not(harness: ModernClientHarness) -> None
     assert isinstance(event, MessageUndelivered)
     assert "unknown task" in event.reason
     assert harness.client.next_deadline() is None
+
+
+def test_a_page_of_a_proxy_in_place_of_a_state_says_nothing_about_the_task(
+    harness: ModernClientHarness,
+) -> None:
+    """The server is asked again, as after a 502."""
+    call = begin(harness)
+    poll(harness).refuse(200, b"<html>Sorry", content_type="text/html")
+    (event,) = [each for each in harness.take_events() if isinstance(each, Reconnecting)]
+    assert event.call == call
+    assert "text/html instead of JSON" in event.reason
+    poll(harness, event.delay).result(COMPLETED)
+    (end,) = ends(harness)
+    assert isinstance(end, CallCompleted)
+    assert end.result == DONE
 
 
 def test_as_many_cancellations_wait_as_other_messages() -> None:
@@ -433,7 +449,8 @@ def test_who_is_attached_does_not_own_the_task(harness: ModernClientHarness) -> 
     failure = only_failure(harness, call)
     assert isinstance(failure, RequestTimeout)
     assert failure.method == "tools/call"
-    assert harness.requests == []
+    assert [asked.json["method"] for asked in harness.requests] == ["tasks/get"]  # asked again
+    assert harness.requests[0].aborted
 
 
 @pytest.mark.parametrize("error", [{"code": 1, "message": "m"}, None])

@@ -26,6 +26,7 @@ FAULTS = (
     "busy",
     "broken",
     "limited",
+    "page",
     "store",
     "stale",
 )
@@ -121,6 +122,8 @@ class Server:
                 asked.refuse(500, b"<html>")
             case "limited":
                 asked.refuse(429, retry_after="3")
+            case "page":  # of a proxy
+                asked.refuse(200, b"<html>", content_type="text/html")
             case "store":
                 asked.answer(failed(asked.id, -32603, "the store fails"))
             case "stale" if asked.json["method"] == "tasks/get" and self.last:

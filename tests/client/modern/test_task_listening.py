@@ -158,7 +158,19 @@ def test_so_is_one_that_refuses(harness: ModernClientHarness, refusal: Any) -> N
     assert ends(harness) == [CallCompleted(call, DONE)]
 
 
-@pytest.mark.parametrize("end", ["cut", "over", "end", 503, 429])
+def test_a_subscription_that_was_completed_is_not_made_again(harness: ModernClientHarness) -> None:
+    _, asked = subscribe(harness)
+    acknowledge(asked, ID)
+    get(harness).result(state())
+    asked.event(response(asked.id, {"resultType": "complete"}))
+    asked.end()
+    get(harness).result(state())
+    for _ in range(30):
+        poll(harness).result(state())
+    assert harness.requests == []
+
+
+@pytest.mark.parametrize("end", ["cut", "end", 503, 429])
 def test_a_subscription_that_ends_is_made_again_after_ten_states(
     harness: ModernClientHarness, end: str | int
 ) -> None:
@@ -172,8 +184,6 @@ def test_a_subscription_that_ends_is_made_again_after_ten_states(
         if end == "cut":
             asked.cut()
         else:
-            if end == "over":
-                asked.event(response(asked.id, {"resultType": "complete"}))
             asked.end()
         get(harness).result(state())  # it may have changed
         for _ in range(9):

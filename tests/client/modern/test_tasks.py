@@ -16,7 +16,7 @@ from sansmcp import (
 )
 from sansmcp.events import CallCompleted, CallFailed, ProgressReceived, Reconnecting, TaskUpdated
 
-from ..harness import ClientHarness, only_failure, response
+from ..harness import ClientHarness, notification, only_failure, response
 from .harness import TASKS, ModernClientHarness, ModernProcess, ends, failed
 from .task_harness import (
     COMPLETED,
@@ -207,6 +207,35 @@ def test_progress_goes_on_after_the_handle(harness: ModernClientHarness) -> None
         ProgressReceived(call=call, progress=1, total=4, message="frames"),
         ProgressReceived(call=call, progress=2.5, total=None, message="frames"),
     ]
+
+
+def test_progress_that_was_reported_before_the_handle_is_not_reported_again(
+    harness: ModernClientHarness,
+) -> None:
+    call, asked = harness.call(params=TOOL)
+    asked.open_stream()
+    asked.event(notification("notifications/progress", progressToken=asked.id, progress=1, total=4))
+    asked.event(response(asked.id, handle_of()))
+    asked.end()
+    for done in (1, 1, 2):
+        progress = {"sansmcp/progress": {"progress": done, "total": 4}}
+        poll(harness).result(state(_meta=progress))
+    reports = [event for event in harness.events if isinstance(event, ProgressReceived)]
+    assert [(event.call, event.progress) for event in reports] == [(call, 1), (call, 2)]
+
+
+@pytest.mark.parametrize("timeout", [10, 20, 30])
+def test_a_poll_without_an_answer_is_made_again_within_a_short_timeout(
+    harness: ModernClientHarness, timeout: float
+) -> None:
+    call = begin(harness, timeout=timeout)
+    silent = poll(harness)
+    harness.wait(timeout / 2)
+    assert silent.aborted
+    assert len(reconnections(harness)) == 1
+    harness.wait(timeout / 2 - 0.5)
+    harness.requests[-1].result(COMPLETED)
+    assert ends(harness) == [CallCompleted(call, DONE)]
 
 
 @pytest.mark.parametrize("tasks", [True, False])
@@ -421,6 +450,7 @@ def reconnections(harness: ClientHarness) -> list[tuple[int | None, float, int]]
         (502, 2.5),
         (503, 9.5),
         ("store", 2.5),
+        ("no room for another task", 2.5),
         ("error with a body", 2.5),
     ],
 )
@@ -443,6 +473,10 @@ def test_a_poll_that_fails_is_made_again(
             asked.end()
         case "store":
             asked.answer(failed(asked.id, -32603, "the store fails"))
+        case "no room for another task":
+            refusal = failed(asked.id, -32600, "wait for some of them to end")
+            refusal["error"]["data"] = {"reason": "too_many_tasks"}
+            asked.answer(refusal)
         case "error with a body":
             asked.answer(failed(asked.id, -32602, "unknown?"), 500)
         case 503:

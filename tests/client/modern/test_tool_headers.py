@@ -348,7 +348,7 @@ def test_without_a_list_the_call_is_made_again_all_the_same(
         case "error without id":
             listing.answer(error(None))
         case "refused":
-            listing.refuse(503)
+            listing.refuse(500)
         case "cut":
             listing.cut()
         case "garbled":
@@ -372,7 +372,15 @@ def test_without_a_list_the_call_is_made_again_all_the_same(
 def test_a_list_without_end(harness: ModernClientHarness) -> None:
     _, asked = call(harness, {"a": "x"})
     mismatch(asked)
-    for _ in range(100):
+    for number in range(100):
+        harness.take().result({"tools": [], "nextCursor": f"more {number}"})
+    assert harness.take().json["method"] == "tools/call"
+
+
+def test_a_list_whose_cursor_does_not_advance(harness: ModernClientHarness) -> None:
+    _, asked = call(harness, {"a": "x"})
+    mismatch(asked)
+    for _ in range(2):
         harness.take().result({"tools": [], "nextCursor": "more"})
     assert harness.take().json["method"] == "tools/call"
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from sansmcp import App, BodyData, BodyEnd, RequestHead, ServerCall, StateSigner
 
+from ...handlers import nothing
 from ..harness import BOTH, JSON, RawExchange, ServerHarness
 
 MODERN = "2026-07-28"
@@ -45,7 +46,7 @@ def modern_app() -> App:
         "tools/call",
         "tools/list",
     ):
-        app.handler(method)(lambda: None)
+        app.handler(method)(nothing)
     return app
 
 

@@ -9,6 +9,7 @@ from sansmcp.events import CallCancelled, CallReceived
 from sansmcp.meta_keys import LISTEN
 from sansmcp.tasks import CANCEL, EXTENSION, GET, TASK_IDS, UPDATE
 
+from ...handlers import nothing
 from ..harness import RawExchange
 from .harness import ModernServerHarness, meta, modern
 
@@ -29,8 +30,8 @@ def task_app(**options: Any) -> App:
     """An application with tools whose calls become tasks; the test answers them by hand."""
     app = App("bench", "1")
     options.setdefault("task", 0)
-    app.handler("tools/call", **options)(lambda: None)
-    app.handler("tools/list")(lambda: None)
+    app.handler("tools/call", **options)(nothing)
+    app.handler("tools/list")(nothing)
     return app
 
 
@@ -76,8 +77,8 @@ class TaskHarness(ModernServerHarness):
         """The result of ``tasks/get``."""
         return self.about(GET, id, **options).json["result"]
 
-    def status(self, id: str) -> str:
-        status: str = self.get(id)["status"]
+    def status(self, id: str, **options: Any) -> str:
+        status: str = self.get(id, **options)["status"]
         return status
 
     def update(self, id: str, responses: Any, **options: Any) -> RawExchange:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from sansmcp import App, InputRequest, InputRequired, LocalProtocolError
 from sansmcp.events import RefusalSent
 
+from ...handlers import nothing
 from ..harness import methods
 from ..pipe_harness import Pipe
 from .harness import (
@@ -222,7 +223,7 @@ def test_a_question_that_nobody_knows() -> None:
 
 def cannot_ask(method: str) -> None:
     app = App("everything")
-    app.fallback(lambda: None)
+    app.fallback(nothing)
     harness = ModernServerHarness(app, state_signer=new_seal())
     for about in (meta(ALL), meta()):
         talk, call = harness.start(modern(1, method, about=about))

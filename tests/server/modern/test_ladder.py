@@ -10,6 +10,7 @@ from sansmcp import App, LocalProtocolError
 from sansmcp.events import ClientNotified, RefusalSent
 from sansmcp.server.modern.era import REMOVED, VALIDATORS
 
+from ...handlers import nothing
 from ..harness import JSON, LATEST, expect, notification
 from .harness import (
     CAPABILITIES,
@@ -251,8 +252,8 @@ def test_a_version_that_is_not_served(harness: ModernServerHarness, version: str
 )
 def test_a_method_that_is_not_there(method: str) -> None:
     app = App("bench")
-    app.handler("resources/subscribe")(lambda: None)
-    app.handler("logging/setLevel")(lambda: None)
+    app.handler("resources/subscribe")(nothing)
+    app.handler("logging/setLevel")(nothing)
     harness = ModernServerHarness(app)
     for id in (1, "a"):
         talk = harness.ask(modern(id, method))
@@ -280,7 +281,7 @@ def test_each_row_comes_before_the_next() -> None:
     assert harness.refused(message) == (400, -32022, "unsupported_version")
     message = modern(1)
     assert harness.refused(message) == (404, -32601, "method_not_found")
-    app.handler("tools/call")(lambda: None)
+    app.handler("tools/call")(nothing)
     harness.server.drain(now=0)
     assert harness.refused(message) == (500, -32603, "bad_tool")
     app.input_schema = None

@@ -9,6 +9,7 @@ import pytest
 
 from sansmcp import App
 
+from ...handlers import nothing
 from ..harness import expect
 from ..pipe_harness import Pipe
 from .harness import ModernServerHarness, modern, modern_app
@@ -241,7 +242,7 @@ def test_other_methods_have_no_arguments(harness: ModernServerHarness) -> None:
 def test_a_tool_whose_definition_is_wrong_cannot_be_called(schema: dict[str, Any]) -> None:
     """Headers that cannot be checked are not to be trusted by anybody on the way."""
     app = App("bench", input_schema=lambda _: schema)
-    app.handler("tools/call")(lambda: None)
+    app.handler("tools/call")(nothing)
     harness = ModernServerHarness(app)
     expect(harness.ask(modern(1)), 500, "bad_tool", -32603, id=1)
 

@@ -8,9 +8,12 @@ import pytest
 
 from sansmcp import App, Limits, LocalProtocolError, Session
 from sansmcp.events import CallCancelled, CallReceived
+from sansmcp.meta_keys import LOG_LEVEL
 from sansmcp.revisions import REVISIONS
 from sansmcp.server.calls import CallOwner
+from sansmcp.tasks import PROGRESS_UNSHOWN
 
+from ...handlers import nothing
 from ..harness import JSON, STREAM, RawExchange, expect, methods
 from .harness import (
     MODERN,
@@ -107,7 +110,7 @@ def test_a_stream_that_has_begun_is_not_begun_again(harness: ModernServerHarness
 
 def test_a_quiet_stream_is_kept_alive() -> None:
     harness = ModernServerHarness(limits=Limits(stream_comment_interval=10))
-    talk, call = harness.start()
+    talk, call = harness.start(modern(1, about={**meta(), "progressToken": 1}))
     harness.wait(1)
     assert talk.body == b""
     harness.wait(10)
@@ -118,6 +121,35 @@ def test_a_quiet_stream_is_kept_alive() -> None:
     harness.wait(100)
     assert methods(talk) == ["answer"]
     assert harness.server.next_deadline() is None
+
+
+@pytest.mark.parametrize(
+    ("asks", "opens_after"),
+    [
+        ({}, 10.0),
+        ({"progressToken": 1, PROGRESS_UNSHOWN: True}, 10.0),
+        ({"progressToken": 1}, 0.05),
+        ({LOG_LEVEL: "info"}, 0.05),
+    ],
+)
+def test_a_stream_opens_late_if_nothing_can_precede_the_result(
+    asks: dict[str, Any], opens_after: float
+) -> None:
+    harness = ModernServerHarness(limits=Limits(stream_comment_interval=10))
+    talk, call = harness.start(modern(1, about={**meta(), **asks}))
+    harness.wait(opens_after - 0.01)
+    assert talk.status is None
+    harness.run_action(call.respond, {})
+    assert talk.header("content-type") == JSON
+    talk, call = harness.start(modern(2, about={**meta(), **asks}))
+    harness.wait(opens_after)
+    assert talk.header("content-type") == STREAM
+
+
+def test_a_message_of_the_handler_opens_it_at_once(harness: ModernServerHarness) -> None:
+    talk, call = harness.start()
+    harness.run_action(call.notify, "notifications/x")
+    assert talk.header("content-type") == STREAM
 
 
 @requirement("MODERN-S-010")
@@ -157,6 +189,19 @@ def test_an_error_about_capabilities_has_a_status_of_its_own() -> None:
     harness.run_action(call.notify, "notifications/x")
     harness.run_action(call.respond_error, -32021, "too late for a status")
     assert (talk.status, methods(talk)) == (200, ["notifications/x", "answer"])
+
+
+@requirement("MODERN-S-014")
+@pytest.mark.parametrize(("method", "status"), [("com.example/odd", 404), ("tools/call", 200)])
+def test_a_method_that_a_fallback_does_not_know_is_not_implemented(
+    method: str, status: int
+) -> None:
+    app = modern_app()
+    app.fallback(print)
+    harness = ModernServerHarness(app)
+    talk, call = harness.start(modern("a", method))
+    harness.run_action(call.respond_error, -32601, "no")
+    assert (talk.status, talk.error["code"]) == (status, -32601)
 
 
 # What is said before the answer
@@ -341,6 +386,22 @@ def test_who_we_are_may_be_kept_to_ourselves() -> None:
     assert "_meta" not in harness.ask(modern(1, "server/discover")).json["result"]
 
 
+def test_what_is_for_people_is_sent_once() -> None:
+    """Each other result has name and version only, since icons may be large."""
+    app = modern_app()
+    app.title, app.icons = "A Title", [{"src": "https://example.com/i.png"}]
+    harness = ModernServerHarness(app)
+    discovered = harness.ask(modern(1, "server/discover")).json["result"]
+    assert discovered["_meta"][SERVER_INFO] == {
+        **app.identity,
+        "title": app.title,
+        "icons": app.icons,
+    }
+    talk, call = harness.start()
+    harness.run_action(call.respond, {})
+    assert talk.json["result"]["_meta"][SERVER_INFO] == app.identity
+
+
 # Ending
 
 
@@ -378,7 +439,7 @@ def test_what_runs_when_the_server_shuts_down_is_told_so(
 
 def test_many_requests_leave_nothing_behind() -> None:
     app = App("bench")
-    app.handler("tools/call")(lambda: None)
+    app.handler("tools/call")(nothing)
     harness = ModernServerHarness(app)
     for id in range(100):
         talk, call = harness.start(modern(id))

@@ -109,9 +109,9 @@ def test_the_rows_of_the_ladder_without_headers() -> None:
 def test_ids_do_not_repeat_while_they_are_in_use() -> None:
     pipe = Pipe(modern_app())
     call = pipe.say(modern(1)).harness.last_call()
-    pipe.say(listening("l")).output = b""
+    pipe.say(listening("l", toolsListChanged=True)).output = b""
     for id in (1, "l"):
-        for message in (modern(id), listening(id)):
+        for message in (modern(id), listening(id, toolsListChanged=True)):
             assert refusal(pipe, message) == (id, -32600, "duplicate_request_id")
     pipe.harness.run_action(call.respond, {})
     pipe.say(cancelled("l"))
@@ -122,10 +122,10 @@ def test_ids_do_not_repeat_while_they_are_in_use() -> None:
 
 def test_only_so_many_run_at_once() -> None:
     pipe = Pipe(modern_app(), limits=Limits(max_calls_per_session=2))
-    pipe.say(modern(1), listening(2)).output = b""
+    pipe.say(modern(1), listening(2, toolsListChanged=True)).output = b""
     pipe.harness.events.clear()
     assert refusal(pipe, modern(3)) == (3, -32600, "too_many_requests")
-    assert refusal(pipe, listening(3)) == (3, -32600, "too_many_requests")
+    assert refusal(pipe, listening(3, toolsListChanged=True)) == (3, -32600, "too_many_requests")
     pipe.say(cancelled(2), modern(3))
     assert pipe.harness.last_call().request.id == 3
 
@@ -236,7 +236,7 @@ def test_a_client_ends_a_subscription() -> None:
 @requirement("SUBS-S-010", "SUBS-S-011", "SUBS-S-012", "CANCEL-S-003")
 @pytest.mark.parametrize("id", [1, "1"])
 def test_a_server_ends_all_subscriptions(id: Any) -> None:
-    pipe = Pipe(modern_app()).say(listening(id))
+    pipe = Pipe(modern_app()).say(listening(id, toolsListChanged=True))
     pipe.output = b""
     pipe.harness.run_action(pipe.harness.server.shut_down)
     assert pipe.run_pending().said == ended(id)
@@ -246,7 +246,7 @@ def test_a_server_ends_all_subscriptions(id: Any) -> None:
 def test_a_filter_that_is_none() -> None:
     pipe = Pipe(modern_app())
     assert refusal(pipe, modern(1, LISTEN)) == (1, -32602, "invalid_params")
-    assert pipe.say(listening(1)).said == [acknowledged(1)]
+    assert pipe.say(listening(1)).said == [acknowledged(1), *ended(1)]
 
 
 def test_a_subscriber_that_does_not_read_is_told_that_it_is_none_any_more() -> None:
@@ -261,4 +261,5 @@ def test_a_subscriber_that_does_not_read_is_told_that_it_is_none_any_more() -> N
     count = said.index(ended(1)[0])
     assert 0 < count < 10
     assert said == [told(1)] * count + ended(1)
-    assert pipe.say(listening(1)).said == [acknowledged(1)]
+    again = pipe.say(listening(1, toolsListChanged=True))
+    assert again.said == [acknowledged(1, toolsListChanged=True)]

@@ -98,7 +98,7 @@ def test_an_older_server_tells_its_versions() -> None:
 def test_calls_get_a_moment_when_the_input_ends() -> None:
     pipe = Pipe(modern_app())
     call = pipe.say(modern(1)).harness.last_call()
-    pipe.say(listening("l")).output = b""
+    pipe.say(listening("l", toolsListChanged=True)).output = b""
     pipe.end()
     assert not pipe.closed
     pipe.harness.run_action(call.respond, {})

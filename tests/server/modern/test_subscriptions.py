@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
-from sansmcp import App, Limits, LocalProtocolError
-from sansmcp.events import ListenersChanged
+from sansmcp import App, ConnectionInfo, Limits, LocalProtocolError
+from sansmcp.events import ListenersChanged, ListenReceived
 from sansmcp.meta_keys import LISTEN
+from sansmcp.server_call import ListenRequest
 
 from ..harness import STREAM, RawExchange, expect, methods
 from .harness import SUBSCRIPTION_ID, ModernServerHarness, meta, modern, modern_app
@@ -83,6 +84,70 @@ def test_the_stream_begins_with_what_will_be_told(harness: ModernServerHarness, 
     assert not harness.server.is_busy
 
 
+@pytest.fixture
+def confirming(harness: ModernServerHarness) -> ModernServerHarness:
+    """A server whose application acknowledges subscriptions to resources."""
+    harness.server.app.confirms_listeners = True
+    return harness
+
+
+def asked(harness: ModernServerHarness) -> ListenRequest:
+    (event,) = harness.events
+    assert isinstance(event, ListenReceived)
+    return event.request
+
+
+@pytest.mark.parametrize("uris", [["test://a"], [], ["test://other"]], ids=str)
+def test_an_application_can_acknowledge_resources_itself(
+    confirming: ModernServerHarness, uris: list[str]
+) -> None:
+    both = ["test://a", "test://b"]
+    talk = confirming.ask(listening("l", toolsListChanged=True, resourceSubscriptions=both))
+    request = asked(confirming)
+    assert request.uris == ("test://a", "test://b")
+    assert talk.head is None
+    assert not confirming.server.listened_resources
+    assert confirming.run_action(request.acknowledge, uris)
+    kept = [uri for uri in uris if uri in request.uris]
+    honoured = {"toolsListChanged": True, **({"resourceSubscriptions": kept} if kept else {})}
+    assert talk.messages[0]["params"]["notifications"] == honoured
+    assert confirming.server.listened_resources == set(kept)
+    assert not confirming.run_action(request.acknowledge, uris)
+    assert len(talk.messages) == 1
+
+
+def test_lists_alone_need_no_acknowledgement_of_the_application(
+    confirming: ModernServerHarness,
+) -> None:
+    assert listen(confirming, toolsListChanged=True).messages
+
+
+def test_an_acknowledgement_for_a_client_that_has_left(confirming: ModernServerHarness) -> None:
+    talk = confirming.ask(listening("l", resourceSubscriptions=["test://a"]))
+    request = asked(confirming)
+    talk.lose_connection()
+    assert not confirming.run_action(request.acknowledge, ["test://a"])
+    assert not confirming.server.listened_resources
+
+
+def test_a_server_that_stops_refuses_what_is_not_acknowledged(
+    confirming: ModernServerHarness,
+) -> None:
+    uris = ["test://a"]
+    gone, waiting = (confirming.ask(listening(id, resourceSubscriptions=uris)) for id in "ab")
+    gone.lose_connection()
+    confirming.run_action(confirming.server.shut_down)
+    expect(waiting, 503, "shutting_down", id="b")
+
+
+def test_what_is_not_acknowledged_counts_as_a_subscription() -> None:
+    harness = ModernServerHarness(modern_app(), limits=Limits(max_subscriptions=1))
+    harness.server.app.confirms_listeners = True
+    harness.ask(listening("a", resourceSubscriptions=["test://a"]))
+    refused = harness.ask(listening("b", resourceSubscriptions=["test://a"]))
+    expect(refused, 503, "too_many_subscriptions", id="b")
+
+
 @requirement("SUBS-S-006")
 @pytest.mark.parametrize(
     ("capabilities", "honoured"),
@@ -111,11 +176,15 @@ def test_what_the_server_cannot_tell_is_left_out(
 def test_who_asks_for_nothing_is_told_nothing(
     harness: ModernServerHarness, nothing: dict[str, Any]
 ) -> None:
+    """The subscription is acknowledged and completed: holding it open would tell nothing."""
     talk = listen(harness, **nothing)
-    assert talk.messages[0]["params"]["notifications"] == {}
+    acknowledged, completed = talk.messages
+    assert acknowledged["method"] == ACKNOWLEDGED
+    assert acknowledged["params"]["notifications"] == {}
+    assert completed["result"]["resultType"] == "complete"
+    assert talk.ended
     publish_all(harness)
-    assert methods(talk) == [ACKNOWLEDGED]
-    assert not talk.ended
+    assert len(talk.messages) == 2
 
 
 @pytest.mark.parametrize("notifications", [None, [], "x", True])
@@ -175,6 +244,12 @@ def test_resources_are_told_by_uri(harness: ModernServerHarness, uri: Any, told:
     assert talk.messages[0]["params"]["notifications"] == honoured
     publish(harness, UPDATED, uri=uri)
     assert methods(talk) == [ACKNOWLEDGED] + [UPDATED] * told
+
+
+def test_of_resources_without_a_uri_nothing_is_honoured(harness: ModernServerHarness) -> None:
+    talk = listen(harness, resourceSubscriptions=[5, None])
+    assert talk.messages[0]["params"]["notifications"] == {}
+    assert talk.ended
 
 
 def test_a_resource_without_a_name_is_nobodys(harness: ModernServerHarness) -> None:
@@ -282,6 +357,7 @@ def test_a_client_that_does_not_read_is_let_go() -> None:
     slow.reads = False
     for _ in range(10):
         publish(harness, TOOLS)
+    harness.wait(0.001)  # the last ones wait for others
     assert len(quick.messages) == 11
     slow.reads = True
     slow.pull()
@@ -294,11 +370,37 @@ def test_a_client_that_does_not_read_is_let_go() -> None:
 
 def test_only_so_many_may_listen() -> None:
     harness = ModernServerHarness(modern_app(), limits=Limits(max_subscriptions=2))
-    first = listen(harness, 1)
-    listen(harness, 2)
+    first = listen(harness, 1, toolsListChanged=True)
+    listen(harness, 2, toolsListChanged=True)
     expect(harness.ask(listening(3)), 503, "too_many_subscriptions", id=3)
     first.lose_connection()
-    listen(harness, 4)
+    listen(harness, 4, toolsListChanged=True)
+
+
+@pytest.mark.parametrize("by", ["principal", "address"])
+def test_one_client_cannot_use_all_subscriptions(by: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    harness = ModernServerHarness(modern_app(), limits=Limits(max_subscriptions_per_client=2))
+
+    def ask(id: int, who: str) -> RawExchange:
+        if by == "principal":
+            return harness.ask(listening(id, toolsListChanged=True), principal=who)
+        peer = None if not who else (f"10.0.0.{who}", 1)
+        monkeypatch.setattr(RawExchange, "connection", ConnectionInfo(peer=peer))
+        return harness.ask(listening(id, toolsListChanged=True))
+
+    first, _ = ask(1, "1"), ask(2, "1")
+    expect(ask(3, "1"), 503, "too_many_subscriptions", id=3)
+    ask(4, "2")
+    assert [ask(id, "").status for id in range(5, 9)] == [200] * 4, "it is not known who they are"
+    first.lose_connection()
+    assert ask(9, "1").status == 200
+
+
+def test_a_uri_that_is_too_long_is_not_subscribed_to() -> None:
+    harness = ModernServerHarness(modern_app(), limits=Limits(max_uri_length=10))
+    talk = listen(harness, 1, resourceSubscriptions=["file:///xy", "file:///xyz", "file:///x"])
+    acknowledged = talk.messages[0]["params"]["notifications"]
+    assert acknowledged == {"resourceSubscriptions": ["file:///xy", "file:///x"]}
 
 
 def test_a_listener_is_refused_like_any_request(harness: ModernServerHarness) -> None:
@@ -309,5 +411,6 @@ def test_a_listener_is_refused_like_any_request(harness: ModernServerHarness) ->
         -32020,
         id=1,
     )
-    harness.ask(modern(2, LISTEN, about=meta(logLevel="debug"), notifications={}))
+    filter_ = {"toolsListChanged": True}
+    harness.ask(modern(2, LISTEN, about=meta(logLevel="debug"), notifications=filter_))
     assert harness.server.next_deadline() is not None

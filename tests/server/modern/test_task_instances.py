@@ -6,14 +6,14 @@ from typing import Any
 
 import pytest
 
-from sansmcp import Limits, LocalProtocolError, Page, StreamKey
+from sansmcp import Limits, LocalProtocolError, Page, ServerCall, StreamKey
 from sansmcp.effects import StoreEffect, StoreRead
 from sansmcp.events import CallReceived
 from sansmcp.server.leases import lease_key
 from sansmcp.tasks import GET
 
 from .harness import MODERN
-from .task_harness import ADA, AGE, NAME, RESULT, TaskHarness, TaskInstances, task_app
+from .task_harness import ADA, AGE, EPOCH, NAME, RESULT, TaskHarness, TaskInstances, task_app
 
 requirement = pytest.mark.requirement
 
@@ -121,6 +121,24 @@ def test_of_two_instances_with_the_last_answer_one_goes_on() -> None:
                 each.use_store_once()
     assert [talk.json["result"]["resultType"] for talk in talks] == ["complete", "complete"]
     assert sorted(entries_of(each) for each in (second, third)) == [0, 1]
+
+
+@pytest.mark.parametrize("ahead", [-7200.0, 7200.0])
+def test_an_instance_whose_clock_is_wrong_knows_the_tasks_that_run_elsewhere(ahead: float) -> None:
+    first, second = TaskInstances()
+    other: TaskHarness = TaskHarness(
+        store=first.store,
+        tokens="wrong",
+        shared_store=True,
+        wall_clock=lambda: EPOCH + ahead + other.now,
+    )
+    id, call = first.new_task()
+    assert other.status(id) == "working"
+    other.cancel(id)
+    assert second.status(id) == "cancelled"
+    id, call = first.new_task()
+    first.run_action(call.respond, RESULT)
+    assert second.status(id) == "completed"
 
 
 # The death of an instance
@@ -285,6 +303,16 @@ def test_a_task_of_an_instance_without_others_fails_when_it_is_started_again() -
     assert reason_of(second, id) == "instance_lost"
 
 
+def test_a_task_fails_though_the_instance_that_finds_it_shares_its_store_no_more() -> None:
+    """It keeps no lease of its own, by which it would know if others can keep theirs."""
+    (first,) = TaskInstances(1)
+    id, _ = first.new_task()
+    second = TaskHarness(store=first.store, tokens="alone")
+    assert second.status(id) == "working"
+    second.wait(LEASE + 1)
+    assert reason_of(second, id) == "instance_lost"
+
+
 # Handlers that are called again
 
 
@@ -379,6 +407,23 @@ def test_only_a_restartable_handler_saves_progress() -> None:
         harness.run_action(call.save_progress, 1)
 
 
+def test_saved_progress_is_stored_before_the_handler_goes_on() -> None:
+    """``call.save_progress()`` waits for this: what follows may run twice."""
+    harness = TaskHarness(task_app(**RESTARTABLE))
+    _, call = harness.new_task()
+    harness.store_works = False
+    assert harness.run_action(call.save_progress, 1)
+    assert call.is_above_high_water
+    assert harness.run_action(call.save_progress, 2)
+    harness.use_store_once()
+    assert call.is_above_high_water, "the store has the first one only"
+    harness.fail_store_once()
+    assert call.is_above_high_water
+    harness.wait(1)
+    harness.use_store_once()
+    assert not call.is_above_high_water
+
+
 def test_progress_is_not_saved_after_the_end() -> None:
     harness = TaskHarness(task_app(**RESTARTABLE))
     id, call = harness.new_task()
@@ -412,6 +457,185 @@ def test_beyond_the_bound_a_call_that_needs_a_task_is_refused() -> None:
     harness.run_action(call.become_task)
     talk = harness.call_tool()[0]
     assert (talk.status, talk.error["data"]["reason"]) == (429, "too_many_tasks")
+
+
+def is_task(harness: TaskHarness, call: ServerCall) -> bool:
+    """Whether a call that has not ended has become a task by now."""
+    assert call.is_running
+    return call.is_task
+
+
+def test_calls_that_become_tasks_later_find_no_room_then() -> None:
+    """There was room for each of them when it came."""
+    harness = TaskHarness(task_app(task=1.0), limits=Limits(max_tasks=2))
+    calls = [harness.call_tool()[1] for _ in range(4)]
+    harness.wait(1.5)
+    assert [is_task(harness, call) for call in calls] == [True, True, False, False]
+    harness.run_action(calls[0].respond, RESULT)
+    harness.wait(1.5)
+    assert [is_task(harness, call) for call in calls[1:]].count(True) == 2
+    assert not harness.run_action(calls[3].become_task) or calls[3].is_task
+
+
+def test_a_call_that_needs_a_task_later_and_finds_no_room_ends() -> None:
+    app = task_app(task="required")
+    harness = TaskHarness(app, limits=Limits(max_tasks=1))
+    (_, first), (talk, second) = harness.call_tool(), harness.call_tool()
+    harness.run_action(first.become_task)
+    assert not harness.run_action(second.respond, RESULT)
+    assert talk.error["data"]["reason"] == "too_many_tasks"
+    assert harness.cancelled(second)
+
+
+def test_a_handler_that_makes_a_task_itself_finds_no_room() -> None:
+    harness = TaskHarness(task_app(task="optional"), limits=Limits(max_tasks=1))
+    (_, first), (_, second) = harness.call_tool(), harness.call_tool()
+    assert harness.run_action(first.become_task)
+    assert not harness.run_action(second.become_task)
+    assert second.is_running
+
+
+def test_a_task_that_waits_for_input_keeps_its_place() -> None:
+    """Else one client parks as many as it likes, and lets all of them go on at once."""
+    harness = TaskHarness(limits=Limits(max_tasks_per_principal=2))
+    parked: list[str] = []
+    for _ in range(2):
+        id, call = harness.new_task(principal="ada")
+        harness.ask_input(call, name=NAME)
+        parked.append(id)
+    _, call = harness.call_tool(principal="ada")
+    assert not is_task(harness, call)
+    for id in parked:
+        harness.update(id, {"1.name": ADA}, principal="ada")
+        assert harness.status(id, principal="ada") == "working"
+    assert entries_of(harness) == 5
+    harness.cancel(parked[0], principal="ada")
+    harness.wait(1.5)
+    assert is_task(harness, call)
+
+
+@pytest.mark.parametrize("limits", [{"max_tasks": 20}, {"max_tasks_per_principal": 20}])
+@pytest.mark.parametrize("end", ["goes on elsewhere", "is cancelled elsewhere", "expires"])
+def test_a_place_is_free_when_a_parked_task_has_gone_from_here(
+    end: str, limits: dict[str, int]
+) -> None:
+    first, second = instances = TaskInstances(limits=Limits(max_stored_age=600, **limits))
+    ids: list[str] = []
+    for _ in range(20):
+        id, call = first.new_task(principal="ada")
+        first.ask_input(call, name=NAME)
+        ids.append(id)
+    if end == "expires":
+        instances.wait(601)
+    for id in ids:
+        if end == "goes on elsewhere":
+            second.update(id, {"1.name": ADA}, principal="ada")
+            second.run_action(second.entered().respond, RESULT)
+        elif end == "is cancelled elsewhere":
+            second.cancel(id, principal="ada")
+    _, call = first.call_tool(principal="ada")
+    assert not is_task(first, call)
+    instances.wait(1.5)
+    assert is_task(first, call)
+
+
+def test_places_of_parked_tasks_are_looked_at_in_turn() -> None:
+    """Those that still wait are many, and the one that has gone is the last."""
+    first, second = instances = TaskInstances(limits=Limits(max_tasks=50))
+    ids: list[str] = []
+    for number in range(50):
+        id, call = first.new_task(principal=f"user {number % 2}")
+        first.ask_input(call, name=NAME)
+        ids.append(id)
+    second.cancel(ids[-1], principal="user 1")
+    _, call = first.call_tool()
+    instances.wait(5)
+    assert is_task(first, call)
+
+
+def test_a_task_goes_on_only_where_there_is_room() -> None:
+    first, second = TaskInstances(limits=Limits(max_tasks=1))
+    id, call = first.new_task()
+    first.ask_input(call, name=NAME)
+    _, other = second.new_task()
+    refused = second.update(id, {"1.name": ADA})
+    assert refused.error["data"]["reason"] == "too_many_tasks"
+    assert second.status(id) == "input_required"
+    second.run_action(other.respond, RESULT)
+    second.update(id, {"1.name": ADA})
+    assert second.entered().handler_input.input_responses == {"name": ADA}
+
+
+@pytest.mark.parametrize("limits", [{"max_tasks": 2}, {"max_tasks_per_principal": 2}])
+def test_a_task_that_is_being_continued_has_a_place_before_the_store_has_its_state(
+    limits: dict[str, int],
+) -> None:
+    """The store may take its time, and other tasks come meanwhile."""
+    first, second = TaskInstances(limits=Limits(**limits))
+    ids: list[str] = []
+    for _ in range(2):
+        id, call = first.new_task(principal="ada")
+        first.ask_input(call, name=NAME)
+        ids.append(id)
+    _, other = second.new_task(principal="ada")
+    second.store_works = False
+    update, late = (second.update(id, {"1.name": ADA}, principal="ada") for id in ids)
+    while second.waiting:
+        second.use_store_once()
+    second.store_works = True
+    assert update.json["result"]["resultType"] == "complete"
+    assert late.error["data"]["reason"] == "too_many_tasks"
+    for call in (other, second.entered()):
+        second.run_action(call.respond, RESULT)
+    assert second.status(ids[0], principal="ada") == "completed"
+    second.update(ids[1], {"1.name": ADA}, principal="ada")
+    assert second.status(ids[1], principal="ada") == "working"
+
+
+def test_the_task_of_a_dead_instance_waits_for_room() -> None:
+    app = task_app(**RESTARTABLE)
+    first, second = instances = TaskInstances(app=app, limits=Limits(max_tasks=1))
+    id, _ = first.new_task()
+    _, other = second.new_task()
+    second.get(id)
+    instances.wait(LEASE + 2, second)
+    assert entries_of(second) == 1
+    assert second.status(id) == "working"
+    second.run_action(other.respond, RESULT)
+    instances.wait(LEASE + 2, second)
+    assert entries_of(second) == 2
+    second.run_action(second.entered().respond, RESULT)
+    assert second.status(id) == "completed"
+
+
+def test_the_task_of_a_stopped_instance_waits_for_room() -> None:
+    """The end of its lease is known at once, and known again whenever the task is followed."""
+    app = task_app(**RESTARTABLE)
+    first, second = instances = TaskInstances(app=app, limits=Limits(max_tasks=1))
+    id, _ = first.new_task()
+    _, other = second.new_task()
+    first.stop()
+    second.get(id)
+    instances.wait(LEASE + 2, second)
+    assert second.status(id) == "working"
+    second.run_action(other.respond, RESULT)
+    instances.wait(LEASE + 2, second)
+    second.run_action(second.entered().respond, RESULT)
+    assert second.status(id) == "completed"
+
+
+def test_a_look_at_parked_tasks_that_fails_is_repeated_at_the_next_call() -> None:
+    first, second = instances = TaskInstances(limits=Limits(max_tasks=1))
+    id, call = first.new_task()
+    first.ask_input(call, name=NAME)
+    second.cancel(id)
+    first.store_works = False
+    _, call = first.call_tool()
+    first.fail_store_once()
+    assert first.waiting == []
+    first.store_works = True
+    instances.wait(3)
+    assert is_task(first, call)
 
 
 def test_a_task_whose_log_the_store_has_lost_is_written_again() -> None:

@@ -10,6 +10,7 @@ from sansmcp import Limits
 from sansmcp.effects import StoreRead
 from sansmcp.tasks import CHANGED, TASK_IDS
 
+from ...handlers import nothing
 from ..harness import RawExchange, methods
 from .harness import MODERN, SUBSCRIPTION_ID, modern_app
 from .task_harness import ADA, NAME, RESULT, TaskHarness, TaskInstances, task_app
@@ -69,7 +70,7 @@ def test_a_stream_of_tasks_alone_ends_with_the_last_of_them(harness: TaskHarness
 def test_another_stream_does_not() -> None:
     app = modern_app()
     del app.handlers["tools/call"]
-    app.handler("tools/call", task=0)(lambda: None)
+    app.handler("tools/call", task=0)(nothing)
     harness = TaskHarness(app)
     id, call = harness.new_task()
     talk = harness.listen(id, toolsListChanged=True)
@@ -104,14 +105,14 @@ def test_a_server_without_tasks_leaves_them_out() -> None:
 def test_a_foreign_task_is_left_out(harness: TaskHarness) -> None:
     id, _ = harness.new_task(principal="ada")
     talk = harness.listen(id, principal="eve")
-    assert acknowledged(talk) == {TASK_IDS: []}
+    assert acknowledged(talk) == {}
 
 
 @pytest.mark.parametrize("ids", [[], "no", [7, None]])
 def test_a_filter_without_tasks(harness: TaskHarness, ids: Any) -> None:
     talk = harness.listen(**{TASK_IDS: ids})
-    assert acknowledged(talk) == {TASK_IDS: []}
-    assert not talk.ended
+    assert acknowledged(talk) == {}
+    assert talk.ended
 
 
 def test_the_tasks_of_a_subscription_are_bounded() -> None:
@@ -297,3 +298,15 @@ def test_a_state_that_arrives_after_the_end_is_dropped() -> None:
     while second.waiting:
         second.fail_store_once()
     assert call.is_running
+
+
+def test_those_that_listen_while_tasks_are_read_find_no_more_room_than_there_is() -> None:
+    """There was room for each of them when it came."""
+    harness = TaskHarness(limits=Limits(max_subscriptions=1))
+    id, _ = harness.new_task()
+    harness.store_works = False
+    talks = [harness.listen(id) for _ in range(3)]
+    while harness.waiting:
+        harness.use_store_once()
+    assert [talk.status for talk in talks] == [200, 503, 503]
+    assert talks[1].error["data"]["reason"] == "too_many_subscriptions"

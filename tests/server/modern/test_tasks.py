@@ -11,6 +11,7 @@ from sansmcp import App, LocalProtocolError, Server, ServerCall
 from sansmcp.events import CallCancelled
 from sansmcp.tasks import EXTENSION, GET, METHODS, PROGRESS, PROGRESS_UNSHOWN
 
+from ...handlers import nothing
 from ..harness import initialize, request
 from .harness import SERVER_INFO, meta, modern
 from .task_harness import ADA, AGE, ASKABLE, NAME, RESULT, TASKS, TaskHarness, task_app, task_id
@@ -227,7 +228,7 @@ def test_a_handler_decides_itself() -> None:
 @requirement("TASKS-S-001")
 def test_the_extension_is_declared() -> None:
     app = App("a", "1", capabilities={"tasks": {"list": {}}, "extensions": {"a.b/c": {}}})
-    app.handler("tools/call", task="optional")(lambda: None)
+    app.handler("tools/call", task="optional")(nothing)
     found = TaskHarness(app).ask(modern(1, "server/discover")).json["result"]["capabilities"]
     assert found == {"tools": {}, "extensions": {"a.b/c": {}, EXTENSION: {}}}
 
@@ -344,12 +345,12 @@ def test_tasks_need_a_clock_and_a_store(settings: Any) -> None:
 
 def test_an_application_with_tasks_of_its_own_keeps_them() -> None:
     app = task_app(task=None)
-    app.handler(GET)(lambda: None)
+    app.handler(GET)(nothing)
     harness = TaskHarness(app, shared_store=True)
     harness.about(GET, "of its own")
     assert harness.last_call().request.method == GET
     app = task_app()
-    app.handler(GET)(lambda: None)
+    app.handler(GET)(nothing)
     with pytest.raises(LocalProtocolError, match="tasks/get"):
         TaskHarness(app)
 

@@ -1,0 +1,5 @@
+"""How a client reaches its server: each transport keeps what is open, and says what it means.
+
+A transport queues effects and returns outcomes; ``client`` acts on them. What takes several steps
+is a generator: it yields an outcome, and goes on once the client has acted on it.
+"""

@@ -1,0 +1,417 @@
+"""Calls that outlive their connections, because their clients gave them keys.
+
+A client that has lost the connection of a call asks for the rest with ``sansmcp/reclaim`` and the
+key. That runs nothing: it attaches a new connection to the call, and gets the reports that the
+client has missed, and the response. So does a copy of the ``tools/call`` itself, which a proxy may
+send.
+
+The server keeps the response until the client confirms it with a later call, or for
+``Limits.reclaim_timeout`` seconds. It keeps the key after that, so that a late copy runs nothing.
+When a key is forgotten, ``_forgotten`` remembers its number. A call that names an older place may
+be a copy of one whose key was forgotten, and is refused.
+
+All this takes ``Limits.max_reclaim_bytes`` at most, with the requests of the calls that run without
+a connection. Beyond it the principals that use most lose their oldest responses and keys, half of
+each first, and then their calls without a connection. A call for which there is no room has no key.
+
+A key is valid for the principal that has sent it, and with the scopes that its call needs. It is a
+secret: no handler or trace gets it.
+
+Source: docs/reclaim.md. The counts follow the sequence numbers of NFSv4.1 slots (RFC 8881,
+2.10.6).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Any, Protocol, TypeAlias
+
+import attrs
+
+from ..codecs.sse import encode_event
+from ..errors import RemoteProtocolError
+from ..messages import Request, RequestId
+from ..reclaim import KEY, NEVER_ARRIVED, PLACE, WAIT
+from ..timers import Timer
+from . import refusals
+from .core import ServerCore
+from .exchange import ServerExchange
+from .scope_checks import scopes_of
+
+_KEY_BYTES = 512
+"""Memory of one key, rounded up, without the id of its request and the name of its tool."""
+
+_SHARE_BYTES = 2048
+"""Memory of the share of one principal, rounded up."""
+
+_MAX_REPORTS, _MAX_REPORT_BYTES = 32, 16 * 1024
+"""Messages before the response that are kept for one call, and their bytes."""
+
+_TOO_MANY = "too many calls run without a connection"
+
+Key: TypeAlias = "tuple[str, ...]"
+"""The groups of ``reclaim.KEY``."""
+
+
+class Reconnectable(Protocol):
+    """Sends the response to a call that has a key."""
+
+    def reconnect(self, exchange: ServerExchange, missed: tuple[bytes, ...]) -> None:
+        """Go on with another connection, and send first what was missed."""
+
+    def cancel_calls(self, reason: str) -> None:
+        """Cancel the call."""
+
+
+@attrs.define(eq=False, repr=False)
+class KeyedCall:
+    """One call with a key."""
+
+    principal: str
+    secret: str
+    number: int
+    """The number of keys that had been noted, with this one."""
+    request_id: RequestId
+    tool: Any
+    """The name of the tool."""
+    responder: Reconnectable | None
+    """None after the response."""
+    size: int
+    """Bytes that the key takes, beside its response."""
+    request_size: int
+    """Bytes of its request, which a call without a connection takes beside its key."""
+    scopes: tuple[str, ...]
+    """What the credentials of a request for the rest must have."""
+    response: bytes | None = attrs.field(default=None, init=False)
+    """The response; None before it, and when it is no longer kept."""
+    http_status: int = attrs.field(default=200, init=False)
+    ended_at: float = attrs.field(default=0.0, init=False)
+    reports: list[bytes] = attrs.field(factory=list[bytes], init=False)
+    """The newest messages before the response."""
+    report_size: int = attrs.field(default=0, init=False)
+    """Their bytes."""
+    _dropped: int = attrs.field(default=0, init=False)
+    """The number of older ones, which are no longer kept."""
+    _unseen: int = attrs.field(default=0, init=False)
+    """The number of those that the client can no longer get, and does not count as received."""
+
+    def keep(self, message: bytes) -> int:
+        """Keep a message before the response. Returns how many bytes more are kept."""
+        before = self.report_size
+        self.reports.append(message)
+        self.report_size += len(message)
+        while self.report_size > _MAX_REPORT_BYTES or len(self.reports) > _MAX_REPORTS:
+            self.report_size -= len(self.reports.pop(0))
+            self._dropped += 1
+        return self.report_size - before
+
+    def missed(self, received: int) -> tuple[bytes, ...]:
+        """Return the messages that are kept, without those that the client has received."""
+        start = received + self._unseen
+        if start < self._dropped:
+            self._unseen += self._dropped - start
+            start = self._dropped
+        return tuple(self.reports[start - self._dropped :])
+
+    def is_for(self, request: Request) -> bool:
+        """Return True if a request is a copy of the call, or asks for it."""
+        params = request.params or {}
+        is_same_tool = request.method != "tools/call" or params.get("name") == self.tool
+        return request.id == self.request_id and is_same_tool
+
+
+@attrs.define(eq=False, repr=False)
+class Share:
+    """The calls of one principal."""
+
+    size: int = 0
+    """Bytes that its keys, reports and responses take, beside ``_SHARE_BYTES``, and the requests of
+    its calls that run without a connection.
+    """
+    answered: deque[KeyedCall] = attrs.field(factory=deque[KeyedCall])
+    """Those whose responses are kept, or were confirmed, oldest first."""
+    spent: deque[KeyedCall] = attrs.field(factory=deque[KeyedCall])
+    """Those whose responses are no longer kept, oldest first."""
+    has_timer: bool = False
+    """True if a timer drops the oldest response."""
+    cut: dict[KeyedCall, None] = attrs.field(factory=dict[KeyedCall, None])
+    """Those that run without a connection, the one cut longest ago first."""
+
+
+@attrs.define(eq=False, repr=False)
+class KeyedCalls:
+    """The calls of one server that have keys."""
+
+    _core: ServerCore
+    _instance: str = attrs.field(default="", init=False)
+    """The name of this process; made at the first request, so that processes that were forked
+    before it differ.
+    """
+    _calls: dict[tuple[str, str], KeyedCall] = attrs.field(
+        factory=dict[tuple[str, str], KeyedCall], init=False
+    )
+    """The calls by principal and secret."""
+    _shares: dict[str, Share] = attrs.field(factory=dict[str, Share], init=False)
+    _size: int = attrs.field(default=0, init=False)
+    _noted: int = attrs.field(default=0, init=False)
+    """The number of keys noted so far."""
+    _forgotten: int = attrs.field(default=0, init=False)
+    """The number of the newest key that was forgotten."""
+    _not_noted: int = attrs.field(default=0, init=False)
+    """The number of keys that had been noted when there was no room for another one, last."""
+
+    @property
+    def instance(self) -> str:
+        """The name of this process."""
+        if not self._instance:
+            self._instance = self._core.token()
+        return self._instance
+
+    @property
+    def declaration(self) -> dict[str, Any]:
+        """The value of the extension among the capabilities of the server."""
+        return {PLACE: self.place, WAIT: self._core.limits.reclaim_timeout}
+
+    @property
+    def place(self) -> str:
+        """The place that clients are to name."""
+        return f"{self.instance}.{self._noted}"
+
+    def read(self, text: Any, principal: str, request: Request) -> tuple[Key, KeyedCall | None]:
+        """Return a key, and the call that has it, or None.
+
+        Raises RemoteProtocolError if it is no key, or that of a call with another id or tool.
+        """
+        match = KEY.fullmatch(text) if type(text) is str else None
+        if match is None:
+            raise refusals.BAD_KEY(request.id)
+        key = match.groups()
+        if key[3]:
+            self._confirm(principal, key[3])
+        call = self._calls.get((principal, key[2]))
+        if call is not None and not call.is_for(request):
+            raise refusals.KEY_IN_USE(request.id)
+        return key, call
+
+    def note(
+        self,
+        key: Key,
+        principal: str,
+        request: Request,
+        responder: Reconnectable,
+        request_size: int,
+    ) -> KeyedCall | None:
+        """Note the key of a new call, before its handler starts. Returns None if there is no room.
+
+        ``request_size``: the bytes of the request.
+
+        Raises RemoteProtocolError if the call is for another process, or may be a late copy.
+        """
+        instance, count, secret, _ = key
+        if instance and (instance != self.instance or int(count or 0) < self._forgotten):
+            raise refusals.OTHER_PLACE(request.id, data={PLACE: self.place})
+        scopes = scopes_of(self._core, request)
+        self._noted += 1
+        if self._size >= self._core.limits.max_reclaim_bytes and not self._make_room():
+            self._not_noted = self._noted
+            return None
+        share = self._shares.get(principal)
+        if share is None:
+            share = self._shares[principal] = Share()
+            self._size += _SHARE_BYTES
+        tool = (request.params or {}).get("name")
+        size = _KEY_BYTES + _bytes_of(request.id) + _bytes_of(tool)
+        call = self._calls[principal, secret] = KeyedCall(
+            principal,
+            secret,
+            self._noted,
+            request.id,
+            tool,
+            responder,
+            size,
+            request_size,
+            scopes,
+        )
+        self._grow(call, size)
+        return call
+
+    def withdraw(self, call: KeyedCall) -> None:
+        """Forget a key that was noted, because its call has been refused."""
+        self._forget(call)
+
+    def reclaim(
+        self, call: KeyedCall, key: Key, request: Request, exchange: ServerExchange, received: int
+    ) -> None:
+        """Send the rest of a call on another connection, which replaces the one it has.
+
+        ``received``: the number of messages before the response that the client has received.
+
+        Raises RemoteProtocolError if the response is no longer kept.
+        """
+        missed = call.missed(received)
+        if call.responder is not None:
+            self._connected(call)
+            call.responder.reconnect(exchange, missed)
+        elif call.response is None:
+            raise self.unknown(key, request, was_noted=True)
+        elif missed:
+            exchange.open_stream()
+            for message in (*missed, call.response):
+                exchange.send(encode_event(message))
+            exchange.end()
+        else:
+            exchange.send_response(call.http_status, call.response)
+
+    def unknown(self, key: Key, request: Request, *, was_noted: bool) -> RemoteProtocolError:
+        """Return the refusal of a request for a call that cannot be given.
+
+        ``was_noted``: the key is known, but its response is not.
+        """
+        instance, count, _, _ = key
+        is_new = int(count or 0) >= max(self._forgotten, self._not_noted)
+        never_arrived = not was_noted and instance == self.instance and is_new
+        data = {PLACE: self.place, NEVER_ARRIVED: never_arrived}
+        return refusals.UNKNOWN_KEY(request.id, data=data)
+
+    def report(self, call: KeyedCall, message: bytes) -> None:
+        """Keep a message before the response to a call, which may be cancelled to make room."""
+        self._grow(call, call.keep(message))
+        if self._size > self._core.limits.max_reclaim_bytes:
+            self._make_room()
+
+    def cut(self, call: KeyedCall) -> None:
+        """Let a call run on without a connection, for a while."""
+        limits, share = self._core.limits, self._shares[call.principal]
+        share.cut[call] = None
+        self._grow(call, call.request_size)
+        self._core.timers.set(Timer.RECLAIM, call, self._core.now + limits.reclaim_timeout)
+        if len(share.cut) > limits.max_cut_calls:
+            self._cancel(next(iter(share.cut)), f"{_TOO_MANY} (max_cut_calls)")
+        if self._size > limits.max_reclaim_bytes:
+            self._make_room()
+
+    def on_due(self, call: KeyedCall) -> None:
+        """Cancel a call whose client has not come back."""
+        seconds = self._core.limits.reclaim_timeout
+        self._cancel(call, f"the client did not come back within {seconds:g} s (reclaim_timeout)")
+
+    def cancel(self, text: Any, principal: str) -> None:
+        """Cancel the call with a key, if it is running.
+
+        Raises RemoteProtocolError if another process may have it.
+        """
+        match = KEY.fullmatch(text) if type(text) is str else None
+        if match is None:
+            return
+        call = self._calls.get((principal, match[3]))
+        if call is None and match[1] != self.instance:
+            raise refusals.CANCELLED_ELSEWHERE(data={PLACE: self.place})
+        if call is not None and call.responder is not None:
+            self._cancel(call, "cancelled by the client")
+
+    def ended(self, call: KeyedCall, response: bytes | None, http_status: int = 200) -> None:
+        """Keep the response of a call; None if it has been cancelled."""
+        share = self._shares[call.principal]
+        if call in share.cut:
+            self._connected(call)
+        call.responder, call.ended_at = None, self._core.now
+        if response is None:
+            self._drop_response(call)
+            share.spent.append(call)
+            return
+        call.response, call.http_status = response, http_status
+        self._grow(call, len(response))
+        share.answered.append(call)
+        if not share.has_timer:
+            self._set_timer(share, call)
+        if self._size > self._core.limits.max_reclaim_bytes:
+            self._make_room()
+
+    def _connected(self, call: KeyedCall) -> None:
+        cut = self._shares[call.principal].cut
+        if call in cut:
+            del cut[call]
+            self._grow(call, -call.request_size)
+            self._core.timers.stop(Timer.RECLAIM, call)
+
+    def _cancel(self, call: KeyedCall, reason: str) -> None:
+        self._connected(call)
+        assert call.responder is not None
+        call.responder.cancel_calls(reason)
+
+    def _confirm(self, principal: str, secrets: str) -> None:
+        """Drop responses that the client has received."""
+        for secret in secrets[1:].split(","):
+            call = self._calls.get((principal, secret))
+            if call is not None and call.responder is None:
+                self._drop_response(call)
+
+    def _drop_response(self, call: KeyedCall) -> None:
+        """Drop the response of a call that has ended, and its reports, if they are kept."""
+        response = b"" if call.response is None else call.response
+        self._grow(call, -len(response) - call.report_size)
+        call.response, call.report_size = None, 0
+        call.reports.clear()
+
+    def _set_timer(self, share: Share, oldest: KeyedCall) -> None:
+        share.has_timer = True
+        deadline = oldest.ended_at + self._core.limits.reclaim_timeout
+        self._core.timers.set(Timer.KEPT, share, deadline)
+
+    def expire(self, share: Share) -> None:
+        """Drop the responses that have been kept for long enough."""
+        seconds, answered = self._core.limits.reclaim_timeout, share.answered
+        while answered and (
+            answered[0].response is None or answered[0].ended_at + seconds <= self._core.now
+        ):
+            call = answered.popleft()
+            self._drop_response(call)
+            share.spent.append(call)
+        share.has_timer = False
+        if answered:
+            self._set_timer(share, answered[0])
+
+    def _make_room(self) -> bool:
+        """Drop responses, forget keys, cancel calls. Returns True if there is room for a key."""
+        most = self._core.limits.max_reclaim_bytes
+        for principal, share in sorted(
+            self._shares.items(), key=lambda item: item[1].size, reverse=True
+        ):
+            self._shrink(share, share.size // 2)
+            if not share.size:
+                del self._shares[principal]
+                self._size -= _SHARE_BYTES
+                self._core.timers.stop(Timer.KEPT, share)
+            if self._size <= most * 7 // 8:
+                break
+        for share in sorted(self._shares.values(), key=lambda share: share.size, reverse=True):
+            while self._size > most and share.cut:
+                self._cancel(next(iter(share.cut)), f"{_TOO_MANY} (max_reclaim_bytes)")
+        return self._size < most
+
+    def _shrink(self, share: Share, size: int) -> None:
+        """Forget old keys, then drop responses, then forget the other keys of ended calls."""
+        old = self._core.now - self._core.limits.reclaim_timeout
+        while share.size > size and (share.answered or share.spent):
+            if share.spent and (share.spent[0].ended_at <= old or not share.answered):
+                call = share.spent.popleft()
+                self._forget(call)
+                self._forgotten = max(self._forgotten, call.number)
+            else:
+                call = share.answered.popleft()
+                self._drop_response(call)
+                share.spent.append(call)
+
+    def _forget(self, call: KeyedCall) -> None:
+        self._grow(call, -call.size)
+        del self._calls[call.principal, call.secret]
+
+    def _grow(self, call: KeyedCall, size: int) -> None:
+        """Count bytes that a call takes, or no longer takes."""
+        self._shares[call.principal].size += size
+        self._size += size
+
+
+def _bytes_of(value: object) -> int:
+    """Return the memory of an id or a name at most: Python takes up to 4 bytes for a character."""
+    return 4 * len(value) if isinstance(value, str) else 0

@@ -1,0 +1,461 @@
+"""Servers behind one bridge that do not trust each other."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import sansmcp
+import sansmcp_asyncio
+from sansmcp import JsonRpcError
+from sansmcp.events import Reconnecting
+from sansmcp.relay import ToolFilter
+from sansmcp_asyncio import Call
+from sansmcp_bridge import Bridge, Upstream, _lists, open_bridge
+from sansmcp_bridge._templates import literal_length
+
+from ..asyncio.loops import run
+from .test_bridge import LOCAL, NEW, OLD, PATIENCE, bridged, named, text_of
+
+
+class Changing:
+    """A server whose lists change, or fail."""
+
+    def __init__(self, name: str, *tools: str) -> None:
+        self.app = sansmcp.App(name, capabilities={"tools": {}, "resources": {}, "prompts": {}})
+        self.tools: list[Any] = list(tools)
+        self.resources: list[str] = []
+        self.templates: list[str] = []
+        self.is_failing = False
+        self.seen: Counter[str] = Counter()
+
+        def listed(method: str, member: str, items: list[dict[str, Any]]) -> dict[str, Any]:
+            self.seen[method] += 1
+            if self.is_failing:
+                raise JsonRpcError(-32000, "down")
+            return {member: items}
+
+        @self.app.handler("tools/list")
+        def list_tools(call: Call) -> Any:
+            tools = [{"name": each, "inputSchema": {"type": "object"}} for each in self.tools]
+            return listed("tools/list", "tools", tools)
+
+        @self.app.handler("resources/list")
+        def list_resources(call: Call) -> Any:
+            resources = [{"uri": each, "name": each} for each in self.resources]
+            return listed("resources/list", "resources", resources)
+
+        @self.app.handler("resources/templates/list")
+        def list_templates(call: Call) -> Any:
+            templates = [{"uriTemplate": each, "name": each} for each in self.templates]
+            return listed("resources/templates/list", "resourceTemplates", templates)
+
+        @self.app.handler("tools/call")
+        def call_tool(call: Call) -> Any:
+            self.seen["tools/call"] += 1
+            return {"content": [{"type": "text", "text": f"{name}: {call.params['name']}"}]}
+
+        @self.app.handler("resources/read")
+        def read(call: Call) -> Any:
+            return {"contents": [{"uri": call.params["uri"], "text": name}]}
+
+
+def bridged_pair(use: Any, good: Changing, evil: Changing, **settings: Any) -> None:
+    bridged({"good": good.app, "evil": evil.app}, use, **settings)
+
+
+async def names_of(client: sansmcp_asyncio.Client) -> list[str]:
+    return [tool["name"] for tool in (await client.list_tools())["tools"]]
+
+
+def test_a_denied_tool_is_left_out_under_each_name() -> None:
+    """Another server that has its name does not lift the rule, nor does it rename the others."""
+
+    async def use(bridge: Bridge, _: Any) -> None:
+        async with sansmcp_asyncio.connect(bridge.url) as client:
+            assert await names_of(client) == ["read", "evil_read"]
+            for name in ("delete_file", "good_delete_file", "evil_delete_file"):
+                with pytest.raises(JsonRpcError, match="Unknown tool"):
+                    await client.call_tool(name)
+            assert await text_of(client, "read") == "good: read"
+
+    good, evil = Changing("good", "read", "delete_file"), Changing("evil", "delete_file")
+
+    async def first_alone(bridge: Bridge, serving: Any) -> None:
+        async with sansmcp_asyncio.connect(bridge.url) as client:
+            assert await names_of(client) == ["read"]
+        evil.tools.append("read")
+        await use(bridge, serving)
+
+    bridged_pair(first_alone, good, evil, tools=ToolFilter(deny=("delete_*",)))
+    assert good.seen["tools/call"] == 1
+    assert not evil.seen["tools/call"]
+
+
+def test_an_allowed_tool_is_so_under_each_name() -> None:
+    async def use(bridge: Bridge, _: Any) -> None:
+        async with sansmcp_asyncio.connect(bridge.url) as client:
+            assert await names_of(client) == ["good_read", "good_write", "evil_read"]
+
+    good, evil = Changing("good", "read", "write", "x"), Changing("evil", "read", "write", "y")
+    bridged_pair(use, good, evil, tools=ToolFilter(allow=("read", "good_*")))
+
+
+@pytest.mark.parametrize("version", [OLD, NEW])
+@pytest.mark.parametrize("happens", ["fails", "lists nothing"])
+def test_a_name_stays_with_its_server(version: str, happens: str) -> None:
+    """Whatever the other servers list later, and for clients that come later, too."""
+    good, evil = Changing("good", "pay"), Changing("evil", "other")
+
+    async def use(bridge: Bridge, _: Any) -> None:
+        async with sansmcp_asyncio.connect(bridge.url, versions=(version,)) as client:
+            assert await names_of(client) == ["pay", "other"]
+            good.is_failing, evil.tools = happens == "fails", ["pay", "good_pay"]
+            good.tools = ["pay"] if good.is_failing else []
+            kept = ["pay"] if good.is_failing else []
+            assert await names_of(client) == [*kept, "evil_pay", "evil_good_pay"]
+            if good.is_failing:
+                assert await text_of(client, "pay") == "good: pay"
+            else:
+                with pytest.raises(JsonRpcError, match="Unknown tool: pay"):
+                    await client.call_tool("pay")
+            assert await text_of(client, "evil_good_pay") == "evil: good_pay"
+        async with sansmcp_asyncio.connect(bridge.url, versions=(version,)) as client:
+            try:
+                assert await text_of(client, "pay") == "good: pay"
+            except JsonRpcError as error:
+                assert "Unknown tool: pay" in error.message
+            assert await text_of(client, "evil_pay") == "evil: pay"
+
+    bridged_pair(use, good, evil)
+
+
+def test_a_prefix_cannot_be_forged() -> None:
+    good, evil = Changing("good", "pay"), Changing("evil", "pay", "good_pay")
+
+    async def use(bridge: Bridge, _: Any) -> None:
+        async with sansmcp_asyncio.connect(bridge.url) as client:
+            assert await names_of(client) == ["good_pay", "evil_pay", "evil_good_pay"]
+            assert await text_of(client, "good_pay") == "good: pay"
+
+    bridged_pair(use, good, evil)
+    bridged({"evil": evil.app, "good": good.app}, use_reversed)
+
+
+def test_a_forged_prefix_does_not_allow_a_tool() -> None:
+    async def use(bridge: Bridge, _: Any) -> None:
+        async with sansmcp_asyncio.connect(bridge.url) as client:
+            assert await names_of(client) == ["good_pay"]
+            with pytest.raises(JsonRpcError, match="Unknown tool"):
+                await client.call_tool("evil_good_pay")
+
+    good, evil = Changing("good", "pay"), Changing("evil", "pay", "good_pay")
+    bridged_pair(use, good, evil, tools=ToolFilter(allow=("good_*",)))
+    assert not evil.seen["tools/call"]
+
+
+async def use_reversed(bridge: Bridge, _: Any) -> None:
+    async with sansmcp_asyncio.connect(bridge.url) as client:
+        assert await names_of(client) == ["evil_pay", "evil_good_pay", "good_pay"]
+        assert await text_of(client, "good_pay") == "good: pay"
+
+
+def test_a_uri_of_several_servers_is_refused_by_name() -> None:
+    good, evil = Changing("good"), Changing("evil")
+    good.resources, evil.resources = ["a:1", "a:both"], ["b:1", "a:both"]
+    good.templates = ["x:{id}", "t:{id}", "u:{a}"]
+    evil.templates = ["x:{id}/more", "{+all}", "t:{name}", "u:{a}"]
+    lines: list[str] = []
+
+    async def use(bridge: Bridge, _: Any) -> None:
+        async with sansmcp_asyncio.connect(bridge.url) as client:
+
+            async def read(uri: str) -> str:
+                contents: Any = (await client.read_resource(uri))["contents"][0]
+                return str(contents["text"])
+
+            listed = [each["uri"] for each in (await client.list_resources())["resources"]]
+            assert listed == ["a:1", "b:1"]
+            with pytest.raises(JsonRpcError, match=r"Unknown uri: a:both. .*: good, evil"):
+                await read("a:both")
+            with pytest.raises(JsonRpcError, match=r"Unknown uri: t:1. .*: good, evil"):
+                await read("t:1")
+            with pytest.raises(JsonRpcError, match=r"Unknown uri: u:1. .*: good, evil"):
+                await read("u:1")
+            evil.resources.append("a:1")
+            await client.list_resources()
+            uris = ("a:1", "x:1", "x:1/more", "x:1/other")
+            assert [await read(each) for each in uris] == ["good", "good", "evil", "evil"]
+            good.resources = []
+            await client.list_resources()
+            with pytest.raises(JsonRpcError, match=r"Unknown uri: a:1. .*: evil"):
+                await read("a:1")
+            with pytest.raises(JsonRpcError, match="Unknown uri: b:"):
+                await read("b:" + "1" * 8192)
+
+    bridged_pair(use, good, evil, log=lines.append)
+    assert len([line for line in lines if "'a:both' is left out" in line]) == 1
+
+
+@pytest.mark.parametrize(
+    ("template", "uri", "length"),
+    [
+        ("a:b", "a:b", 3),
+        ("a:b", "a:c", None),
+        ("a:{x}", "a:", 2),
+        ("a:{x}", "a:1", 2),
+        ("a:{x}", "a:1/2", None),
+        ("a:{+x}", "a:1/2", 2),
+        ("a:{/x*}", "a:/1/2", 2),
+        ("a:{x}{?y,z}", "a:1?y=2", 2),
+        ("a:{x}/{y}", "a:1/2", 3),
+        ("a:{x}/{y}/", "a:1/2/", 4),
+        ("a:{x}/", "a:/", 3),
+        ("a:/{x}/", "a:/", None),
+        ("a:{x}b{y}", "a:1", None),
+        ("{+x}", "anything", 0),
+        ("a:{x", "a:1", None),
+    ],
+)
+def test_templates_match_whole_uris(template: str, uri: str, length: int | None) -> None:
+    assert literal_length(template, uri) == length
+
+
+@given(st.lists(st.sampled_from(["{x}", "{+y}", "a", "/", "{", "}"])).map("".join), st.text("a/{"))
+def test_no_template_of_a_server_raises(template: str, uri: str) -> None:
+    length = literal_length(template, uri)
+    assert length is None or 0 <= length <= len(uri)
+
+
+@pytest.mark.parametrize(
+    ("templates", "reason"),
+    [
+        ([f"a{n}:{{x}}" for n in range(1001)], "has more than 1000 templates"),
+        (["a0:{x}", "b:{x}" + "x{y}" * 16_384], "has templates of more than 64 KiB"),
+    ],
+)
+def test_a_uri_in_no_list_is_compared_with_few_templates(templates: list[str], reason: str) -> None:
+    """Each such URI costs time for each template, at the clients of all servers."""
+    good, evil = Changing("good"), Changing("evil")
+    evil.templates = templates
+    lines: list[str] = []
+
+    async def use(bridge: Bridge, _: Any) -> None:
+        async with sansmcp_asyncio.connect(bridge.url) as client:
+            page = await client.list_resource_templates()
+            assert len(page["resourceTemplates"]) == len(templates) - 1
+            assert (await client.read_resource("a0:1"))["contents"][0].get("text") == "evil"
+            with pytest.raises(JsonRpcError, match="Unknown uri"):
+                await client.read_resource("a1000:1")
+
+    bridged_pair(use, good, evil, log=lines.append)
+    assert f"evil: resources/templates/list {reason}; the rest is left out" in lines
+
+
+def test_unknown_names_cost_few_requests() -> None:
+    """Many clients at once share one reading, and soon after it there is none."""
+    good, evil = Changing("good", "a"), Changing("evil", "b")
+
+    async def use(bridge: Bridge, _: Any) -> None:
+        async with sansmcp_asyncio.connect(bridge.url) as client:
+            await names_of(client)
+            for _ in range(3):
+                calls = [client.call_tool(f"x{number}") for number in range(20)]
+                errors = await asyncio.gather(*calls, return_exceptions=True)
+                assert all(isinstance(each, JsonRpcError) for each in errors)
+            await asyncio.gather(*(client.list_tools() for _ in range(20)))
+
+    bridged_pair(use, good, evil)
+    assert good.seen["tools/list"] <= 8
+    assert good.seen["resources/list"] == 0
+
+
+def test_a_changed_list_is_read_for_the_next_unknown_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_lists, "_FRESH", 3600.0)
+    good = Changing("good", "a")
+    good.app.capabilities = {"tools": {"listChanged": True}}
+
+    async def use(bridge: Bridge, serving: list[sansmcp_asyncio.RunningServer]) -> None:
+        async with sansmcp_asyncio.connect(bridge.url) as client:
+            await names_of(client)
+            good.tools.append("new")
+            with pytest.raises(JsonRpcError, match="Unknown tool: new"):
+                await client.call_tool("new")
+
+            async def call() -> str:
+                while True:
+                    serving[0].publish("notifications/tools/list_changed")
+                    try:
+                        return await text_of(client, "new")
+                    except JsonRpcError:
+                        await asyncio.sleep(0.01)
+
+            assert await asyncio.wait_for(call(), PATIENCE) == "good: new"
+
+    bridged_pair(use, good, Changing("evil"))
+
+
+def test_a_server_that_is_busy_or_broken_leaves_no_call_without_a_response(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    good, busy = Changing("good", "a"), sansmcp.App("busy")
+    is_called = asyncio.Event()
+
+    @busy.handler("tools/call")
+    async def call_tool(call: Call) -> Any:
+        is_called.set()
+        await asyncio.sleep(PATIENCE * 10)
+
+    @busy.handler("tools/list")
+    def list_tools(call: Call) -> Any:
+        return {"tools": [{"name": "slow", "inputSchema": {"type": "object"}}]}
+
+    async def main() -> None:
+        few: Any = {"limits": sansmcp.Limits(max_pending_calls=1)}
+        async with (
+            sansmcp_asyncio.serve(good.app, http=LOCAL) as one,
+            sansmcp_asyncio.serve(busy, http=LOCAL) as two,
+            open_bridge(
+                [Upstream("good", one.url), Upstream("busy", two.url, few)], http=LOCAL
+            ) as bridge,
+            sansmcp_asyncio.connect(bridge.url) as client,
+        ):
+            assert await names_of(client) == ["a", "slow"]
+            slow = asyncio.ensure_future(client.call_tool("slow"))
+            await is_called.wait()
+            assert await names_of(client) == ["a", "slow"]
+            assert await text_of(client, "a") == "good: a"
+            monkeypatch.setattr(_lists, "_FRESH", 0.0)
+            with pytest.raises(JsonRpcError, match=r"Unknown tool: x. .*did not say.*: busy"):
+                await client.call_tool("x")
+            with pytest.raises(JsonRpcError, match="nothing was run"):
+                await client.call_tool("slow", timeout=1.0)
+
+            async def broken(*arguments: Any) -> None:
+                raise RuntimeError("a bug")
+
+            monkeypatch.setattr(_lists.MergedList, "find", broken)
+            monkeypatch.setattr(bridge, "unexpected", print)
+            with pytest.raises(JsonRpcError) as caught:
+                await client.call_tool("a")
+            assert caught.value.code == -32603
+            with pytest.raises(JsonRpcError):
+                await client.call("completion/complete", {"ref": {"type": "ref/prompt"}})
+            slow.cancel()
+            await asyncio.wait([slow])
+
+    run(main())
+
+
+def test_a_large_list_is_bounded_and_sent_in_pages() -> None:
+    large = sansmcp.App("large")
+    lines: list[str] = []
+    sent = 0
+
+    @large.handler("tools/list")
+    def list_tools(call: Call) -> Any:
+        nonlocal sent
+        number = int((call.params or {}).get("cursor", "0"))
+        sent += 1
+        schema = {"type": "object", "description": "x" * 100_000}
+        tools = [{"name": f"t{number}-{each}", "inputSchema": schema} for each in range(5)]
+        huge = {"name": f"huge{number}", "inputSchema": {**schema, "title": "x" * 600_000}}
+        return {"tools": [*tools, huge], "nextCursor": str(number + 1)}
+
+    async def use(bridge: Bridge, _: Any) -> None:
+        async with sansmcp_asyncio.connect(bridge.url) as client:
+            found: list[Any] = []
+            params: Mapping[str, Any] = {}
+            while True:
+                page = await client.call("tools/list", params)
+                assert len(json.dumps(page)) < 800_000
+                found += page["tools"]
+                if "nextCursor" not in page:
+                    break
+                params = {"cursor": page["nextCursor"]}
+            assert found[0]["name"] == "small"
+            assert len({tool["name"] for tool in found}) == len(found)
+            assert 3 << 20 < len(json.dumps(found)) < 5 << 20
+            beyond = await client.call("tools/list", {"cursor": "9" * 1000})
+            assert beyond["tools"] == []
+            for cursor in ("x", "-1", "\N{SUPERSCRIPT TWO}", ""):
+                with pytest.raises(JsonRpcError, match="Unknown cursor"):
+                    await client.call("tools/list", {"cursor": cursor})
+
+    bridged({"one": named("one", "small"), "large": large}, use, log=lines.append)
+    assert "large: tools/list has more than 4 MiB; the rest is left out" in lines
+    assert sent < 10
+
+
+def test_the_lists_of_many_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each session has lists of its own. Those that were read longest ago are read again."""
+    good, evil = Changing("good", *(f"g{each}" for each in range(20))), Changing("evil", "e")
+    monkeypatch.setattr(_lists, "_FRESH", 3600.0)
+    monkeypatch.setattr(_lists, "_MAX_KEPT", 25_000)  # two lists, of about 12,000 each
+    monkeypatch.setattr(_lists, "_PAGE_BYTES", 500)
+
+    async def use(bridge: Bridge, _: Any) -> None:
+        async with AsyncExitStack() as stack:
+            first, *others = [
+                await stack.enter_async_context(
+                    sansmcp_asyncio.connect(bridge.url, versions=(OLD,))
+                )
+                for _ in range(4)
+            ]
+            page = await first.call("tools/list", {})
+            assert good.seen["tools/list"] == 1
+            await others[0].call("tools/list", {})
+            assert await text_of(first, "g1") == "good: g1"
+            assert good.seen["tools/list"] == 2
+            for client in others:
+                assert await text_of(client, "g1") == "good: g1"
+            assert good.seen["tools/list"] == 4
+            rest = await first.call("tools/list", {"cursor": page["nextCursor"]})
+            assert rest["tools"][0]["name"] == f"g{page['nextCursor']}"
+            assert good.seen["tools/list"] == 5
+            assert await text_of(others[0], "e") == "evil: e"
+            assert good.seen["tools/list"] == 6
+
+    bridged_pair(use, good, evil)
+
+
+@pytest.mark.parametrize("version", [OLD, NEW])
+def test_one_client_leaves_room_for_the_others(version: str) -> None:
+    """At 2026-07-28 the address is the client; its call that is refused is sent again later."""
+    app, called = sansmcp.App("one"), asyncio.Queue[str]()
+    go_on = asyncio.Event()
+
+    @app.handler("tools/call")
+    async def call_tool(call: Call) -> Any:
+        called.put_nowait(call.params["name"])
+        await go_on.wait()
+        return {"content": []}
+
+    async def main() -> None:
+        four: Any = {"limits": sansmcp.Limits(max_pending_calls=4)}
+        async with (
+            sansmcp_asyncio.serve(app, http=LOCAL, versions=(OLD,)) as serving,
+            open_bridge([Upstream("one", serving.url, four)], shared=True, http=LOCAL) as bridge,
+            sansmcp_asyncio.connect(bridge.url, versions=(version,)) as client,
+        ):
+            events = client.events()
+            calls = [asyncio.ensure_future(client.call_tool(name)) for name in "abc"]
+            async for event in events:
+                if isinstance(event, Reconnecting):
+                    break
+            await events.aclose()
+            begun = {await called.get(), await called.get()}
+            assert called.empty()
+            go_on.set()
+            await asyncio.gather(*calls)
+            assert {*begun, await called.get()} == {*"abc"}
+
+    run(main())

@@ -1,0 +1,143 @@
+"""Pages of other origins in a real browser, Debian's Chromium: one is listed, one is not."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
+
+import pytest
+
+from ..ports import free_port
+from .server import HOST, ISSUER
+
+PAGE = Path(__file__).with_name("page.html")
+KINDS = ("asyncio", "trio", "blocking", "asgi", "wsgi")
+PATIENCE = 120
+"""Seconds for a browser to start and to do everything, on a busy machine."""
+
+
+class Site:
+    """An origin with one page; ``results`` is what the page has seen."""
+
+    def __init__(self) -> None:
+        self.results: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+        results = self.results
+
+        class Handler(BaseHTTPRequestHandler):
+            def log_message(self, format: str, *args: Any) -> None:
+                pass
+
+            def do_GET(self) -> None:
+                self._answer(200, PAGE.read_bytes() if self.path.startswith("/?") else b"")
+
+            def do_POST(self) -> None:
+                results.put(json.loads(self.rfile.read(int(self.headers["content-length"]))))
+                self._answer(200, b"")
+
+            def _answer(self, status: int, body: bytes) -> None:
+                self.send_response(status)
+                self.send_header("content-type", "text/html")
+                self.send_header("content-length", str(len(body)))
+                self.end_headers()
+                self.wfile.write(body)
+
+        self.server = ThreadingHTTPServer((HOST, 0), Handler)
+        self.origin = f"http://{HOST}:{self.server.server_port}"
+
+    def page(self, url: str, **more: str) -> str:
+        return f"{self.origin}/?{urlencode({'url': url, **more})}"
+
+
+@contextmanager
+def site() -> Generator[Site, None, None]:
+    """Serve a page in threads."""
+    running = Site()
+    thread = threading.Thread(target=running.server.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+        yield running
+    finally:
+        running.server.shutdown()
+        thread.join()
+        running.server.server_close()
+
+
+def listens(port: int) -> bool:
+    """Return whether connections to a port are accepted."""
+    with socket.socket() as connecting:
+        return connecting.connect_ex((HOST, port)) == 0
+
+
+@contextmanager
+def server(kind: str, origin: str) -> Generator[str, None, None]:
+    """Run a server in a process; gives its URL."""
+    port = free_port()
+    words = [sys.executable, "-m", "tests.browser.server", kind, str(port), origin]
+    with subprocess.Popen(words) as process:
+        try:
+            deadline = time.monotonic() + PATIENCE
+            while not listens(port):
+                assert process.poll() is None
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            yield f"http://{HOST}:{port}/mcp"
+        finally:
+            process.kill()
+
+
+@contextmanager
+def browser(url: str) -> Generator[None, None, None]:
+    """Open a page in Chromium."""
+    program = shutil.which("chromium")
+    if program is None:
+        reason = "needs chromium: apt-get install chromium"
+        if os.environ.get("SANSMCP_REQUIRE_BROWSER"):
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
+        words = [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run"]
+        words += ["--disable-dev-shm-usage", f"--user-data-dir={profile}", url]
+        quiet = subprocess.DEVNULL
+        with subprocess.Popen(words, stdout=quiet, stderr=quiet, start_new_session=True) as process:
+            try:
+                yield
+            finally:
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_pages_of_other_origins(kind: str) -> None:
+    """The one that is listed uses all of a server; the one that is not gets nothing."""
+    with (
+        site() as listed,
+        site() as other,
+        server(kind, listed.origin) as url,
+        browser(listed.page(url, other=other.page(url))),
+    ):
+        seen = listed.results.get(timeout=PATIENCE)
+        refused = other.results.get(timeout=PATIENCE)
+    assert seen == {
+        "401": [401, ISSUER, url],
+        "initialize": [200, True, 202],
+        "list": [200, True],
+        "call": [200, True],
+        "stream and resume": ["text/event-stream", 6, True, "6 steps done"],
+        "2026-07-28": [200, True],
+        "delete": 200,
+    }
+    assert refused == dict.fromkeys(seen, "TypeError: Failed to fetch")

@@ -1,0 +1,122 @@
+"""The programs of the page on loops that are not ours: each runs as its host would run it."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import inspect
+import os
+import runpy
+import shutil
+import subprocess
+import sys
+import threading
+from collections.abc import Generator
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import pytest
+
+import sansmcp_blocking
+
+from ..cli.conftest import environment
+from ..examples.test_examples import start, wait_for
+from ..ports import free_port
+from .documents import DOCS, blocks
+
+BLENDER, TKINTER, AIOHTTP, *CELLS, STREAMLIT = blocks(DOCS / "own-loops.md", "python")
+SERVER = blocks(DOCS / "tutorial.md", "python")[0]
+STAND_INS = Path(__file__).parent / "stand_ins"
+STOCK = {"tea": 3, "coffee": 1}
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> Generator[str, None, None]:
+    """The server of the tutorial."""
+    script, port = tmp_path / "server.py", free_port()
+    script.write_text(SERVER, encoding="utf-8")
+    with start(script, "--http", f"127.0.0.1:{port}"):
+        wait_for(port)
+        yield f"http://127.0.0.1:{port}/mcp"
+
+
+def surroundings() -> dict[str, str]:
+    found = environment()
+    return {**found, "PYTHONPATH": os.pathsep.join((found["PYTHONPATH"], str(STAND_INS)))}
+
+
+def run(code: str, *arguments: str, before: tuple[str, ...] = ()) -> str:
+    done = subprocess.run(
+        [*before, sys.executable, "-c", code, *arguments],
+        env=surroundings(),
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_timer(tmp_path: Path) -> None:
+    """Blender's thread runs everything; a client in another process calls it."""
+    port = free_port()
+    program = f"{BLENDER.replace('8765', str(port))}\nbpy.run()\n"
+    with subprocess.Popen([sys.executable, "-c", program], env=surroundings()) as host:
+        try:
+            wait_for(port)
+            with sansmcp_blocking.connect(f"http://127.0.0.1:{port}/mcp") as client:
+                called = client.call_tool("list_objects")
+                assert called["structuredContent"] == {"result": ["Camera", "Cube"]}
+        finally:
+            host.kill()
+
+
+def test_the_timer_ends_with_the_server() -> None:
+    program = f"{BLENDER.replace('8765', '0')}\nserver.stop()\nbpy.run()\nprint('over')\n"
+    assert run(program) == "over\n"
+
+
+def test_after_of_tkinter(url: str) -> None:
+    pytest.importorskip("tkinter")
+    before: tuple[str, ...] = ()
+    if "DISPLAY" not in os.environ:
+        if shutil.which("xvfb-run") is None:
+            pytest.skip("there is no display, and no Xvfb")
+        before = ("xvfb-run", "--auto-servernum")
+    assert run(TKINTER, url, before=before) == f"in stock: {STOCK}\n"
+
+
+def test_an_asyncio_loop_that_runs_already() -> None:
+    pytest.importorskip("aiohttp")
+    assert run(AIOHTTP) == "{'kitchen': True}\n"
+
+
+def test_the_cells_of_a_notebook(capsys: pytest.CaptureFixture[str]) -> None:
+    """Compiled as IPython does: a cell with ``await`` is a coroutine in the loop of the kernel."""
+    names: dict[str, Any] = {"__name__": "__main__"}
+
+    async def kernel() -> None:
+        for cell in CELLS:
+            flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+            code: CodeType = compile(cell, "cell", "exec", flags=flags)
+            result: Any = eval(code, names)
+            if inspect.isawaitable(result):
+                await result
+
+    asyncio.run(kernel())
+    assert capsys.readouterr().out == "{'result': 3}\n"
+
+
+def test_streamlit(url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The script of a session runs again, in another thread, with the same client."""
+    monkeypatch.setattr(sys, "path", [str(STAND_INS), *sys.path])
+    script = tmp_path / "page.py"
+    script.write_text(STREAMLIT.replace("http://127.0.0.1:8000/mcp", url), encoding="utf-8")
+    for _ in range(2):
+        thread = threading.Thread(target=runpy.run_path, args=(str(script),))
+        thread.start()
+        thread.join()
+    streamlit = sys.modules.pop("streamlit")
+    streamlit.session_state["mcp"].close()
+    assert streamlit.written == [STOCK, STOCK]

@@ -1,0 +1,238 @@
+"""Private authorities, the certificate of a client, and what is said where one is refused."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import ssl
+import subprocess
+import threading
+from collections.abc import Callable, Generator, Mapping
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import attrs
+import pytest
+import trustme
+
+import sansmcp
+import sansmcp_blocking
+from sansmcp_cli import example
+from sansmcp_local import client_parts, connect_failure, lost_reason
+
+from ..asyncio.adapter_under_test import AsyncioClients
+from ..blocking.adapter_under_test import BlockingClients
+from ..bridge.processes import running
+from ..cli.conftest import run_in_process
+from ..tls import show, trust
+from ..trio.adapter_under_test import TrioClients
+
+ADAPTERS: dict[str, Callable[[], Any]] = {
+    "asyncio": lambda: AsyncioClients("asyncio"),
+    "uvloop": lambda: AsyncioClients("uvloop"),
+    "trio": TrioClients,
+    "blocking": BlockingClients,
+}
+
+
+@attrs.frozen
+class Company:
+    """A company with an authority of its own, and a server that asks clients for a certificate."""
+
+    authority: trustme.CA
+    url: str
+    folder: Path
+
+    @property
+    def ca_file(self) -> str:
+        return str(self.folder / "ca.pem")
+
+    @property
+    def cert(self) -> str:
+        """The certificate of a client, and its key."""
+        return str(self.folder / "client.pem")
+
+
+@pytest.fixture(scope="module")
+def company(tmp_path_factory: pytest.TempPathFactory) -> Generator[Company, None, None]:
+    authority, folder = trustme.CA(), tmp_path_factory.mktemp("company")
+    authority.cert_pem.write_to_path(str(folder / "ca.pem"))
+    client = authority.issue_cert("ada@example.com")
+    client.private_key_and_cert_chain_pem.write_to_path(str(folder / "client.pem"))
+    client.private_key_pem.write_to_path(str(folder / "key.pem"))
+    client.cert_chain_pems[0].write_to_path(str(folder / "cert.pem"))
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    show(server, authority.issue_cert("127.0.0.1"))
+    trust(server, authority)
+    server.verify_mode = ssl.CERT_REQUIRED
+    settings: Any = {"http": ("127.0.0.1", 0), "graceful_timeout": 0.0, "ssl_context": server}
+    with sansmcp_blocking.serve(example.blocking_app, **settings) as serving:
+        yield Company(authority, serving.url, folder)
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_the_files_of_a_company(adapter: str, company: Company) -> None:
+    pair = (company.folder / "cert.pem", company.folder / "key.pem")
+    for cert in (company.cert, pair):
+        client = ADAPTERS[adapter]().connect(
+            company.url, request_handlers={}, ca_file=company.ca_file, cert=cert
+        )
+        assert client.connected.transport == "streamable-http"
+        client.close()
+
+
+def test_the_command_and_the_bridge(company: Company, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = ["--ca", company.ca_file, "--cert", company.cert]
+    called = run_in_process("call", *options, company.url, "echo", "text=hello")
+    assert (called.status, called.out) == (0, "hello\n")
+    monkeypatch.setenv("SSL_CERT_FILE", company.ca_file)
+    assert run_in_process("list", "--cert", company.cert, company.url).status == 0
+    with (
+        running("bridge", "--to", "http", *options, company.url) as url,
+        sansmcp_blocking.connect(url) as client,
+    ):
+        assert client.list_tools()["tools"]
+
+
+def test_a_directory_of_authorities(
+    company: Company, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hashed = ["openssl", "x509", "-hash", "-noout", "-in", company.ca_file]
+    name = subprocess.run(hashed, check=True, capture_output=True, text=True).stdout.strip()
+    (tmp_path / f"{name}.0").symlink_to(company.ca_file)
+    monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
+    assert run_in_process("list", "--cert", company.cert, company.url).status == 0
+
+
+def failure(adapter: str, url: str, **settings: Any) -> str:
+    """The error of a client that would have time to try again."""
+    with pytest.raises(sansmcp.CallError) as failed:
+        ADAPTERS[adapter]().connect(url, request_handlers={}, connect_timeout=60.0, **settings)
+    assert failed.value.attempts == ()
+    return str(failed.value)
+
+
+@contextlib.contextmanager
+def refusing(
+    company: Company, *, identity: str = "127.0.0.1", **issued: Any
+) -> Generator[str, None, None]:
+    """A server that wants a certificate, and after a refusal reads on until the client has left.
+
+    So the client gets the alert. A server that closes at once may reset the connection first.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    show(context, company.authority.issue_cert(identity, **issued))
+    trust(context, company.authority)
+    context.verify_mode = ssl.CERT_REQUIRED
+
+    def talk(connection: socket.socket) -> None:
+        incoming, outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        tls = context.wrap_bio(incoming, outgoing, server_side=True)
+        is_over = False
+        with connection, contextlib.suppress(ConnectionError):
+            while data := connection.recv(65536):
+                incoming.write(data)
+                try:
+                    if not is_over:
+                        tls.do_handshake()
+                except ssl.SSLWantReadError:
+                    pass
+                except ssl.SSLError:
+                    is_over = True
+                connection.sendall(outgoing.read())
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                talk(listener.accept()[0])
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        thread = threading.Thread(target=serve)
+        thread.start()
+        yield f"https://127.0.0.1:{listener.getsockname()[1]}/mcp"
+        listener.shutdown(socket.SHUT_RDWR)
+    thread.join()
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_a_server_wants_a_certificate(adapter: str, company: Company) -> None:
+    with refusing(company) as url:
+        failed = failure(adapter, url, ca_file=company.ca_file)
+    assert "the server wants a certificate of the client: name its file in cert (--cert)" in failed
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_a_server_refuses_the_certificate(adapter: str, company: Company, tmp_path: Path) -> None:
+    other = trustme.CA().issue_cert("ada@example.com")
+    file = tmp_path / "other.pem"
+    other.private_key_and_cert_chain_pem.write_to_path(str(file))
+    with refusing(company) as url:
+        failed = failure(adapter, url, ca_file=company.ca_file, cert=file)
+    assert "the server refuses the certificate of the client" in failed
+
+
+@pytest.mark.parametrize("adapter", ADAPTERS)
+@pytest.mark.parametrize(
+    ("issued", "trusts", "advice"),
+    [
+        ({}, False, "to trust its authority, name the file"),
+        ({"identity": "10.0.0.1"}, True, "the certificate is for other names"),
+        ({"identity": "mcp.corp.example"}, True, "the certificate is for other names"),
+        (
+            {"not_after": datetime.now(timezone.utc) - timedelta(days=1)},
+            True,
+            "who runs the server has to renew it",
+        ),
+    ],
+)
+def test_the_certificate_of_the_server_is_refused(
+    adapter: str, issued: Mapping[str, Any], trusts: bool, advice: str, company: Company
+) -> None:
+    """The authority is no advice where that is trusted already."""
+    with refusing(company, **issued) as url:
+        failed = failure(adapter, url, ca_file=company.ca_file if trusts else None)
+    assert advice in failed
+    assert ("authority" in failed.partition("; ")[2]) is not trusts
+
+
+@pytest.mark.parametrize(
+    ("settings", "why"),
+    [
+        ({"ca_file": "{folder}/missing.pem"}, "ca_file must be .*No such file"),
+        ({"ca_file": "{folder}/key.pem"}, "ca_file must be .*certificate"),
+        ({"ca_file": 3}, "ca_file must be "),
+        ({"cert": "{folder}/missing.pem"}, "cert must be .*No such file"),
+        ({"cert": "{folder}/ca.pem"}, "cert must be "),
+        ({"cert": 3}, "cert must be "),
+        ({"ca_file": "{folder}/ca.pem", "ssl_context": True}, "instead of ssl_context"),
+    ],
+)
+def test_files_that_cannot_be_used(settings: dict[str, Any], why: str, company: Company) -> None:
+    given: Any = {
+        name: value.format(folder=company.folder) if isinstance(value, str) else value
+        for name, value in settings.items()
+    }
+    if "ssl_context" in given:
+        given["ssl_context"] = ssl.create_default_context()
+    with pytest.raises(sansmcp.LocalProtocolError, match=f"(?s){why}"):
+        client_parts(company.url, **given)
+
+
+def test_a_key_with_a_password_asks_nobody(company: Company, tmp_path: Path) -> None:
+    """OpenSSL would ask at the terminal, and wait."""
+    locked, cert = tmp_path / "locked.pem", company.folder / "cert.pem"
+    encrypt = ["openssl", "rsa", "-aes128", "-passout", "pass:secret", "-out", str(locked)]
+    key = str(company.folder / "key.pem")
+    encrypted = subprocess.run([*encrypt, "-in", key], check=False, capture_output=True)
+    if encrypted.returncode:  # it is a key of an elliptic curve
+        encrypt[1] = "ec"
+        subprocess.run([*encrypt, "-in", key], check=True, capture_output=True)
+    with pytest.raises(sansmcp.LocalProtocolError, match="the key has a password"):
+        client_parts(company.url, cert=(cert, locked))
+
+
+def test_other_failures_of_a_connection_say_nothing_of_certificates() -> None:
+    error = ConnectionResetError("reset by peer")
+    assert lost_reason(error, "reset by peer") == ("reset by peer", None)
+    assert "cert" not in connect_failure(error, "reset by peer", "https://mcp.example/mcp")[0]

@@ -1,0 +1,198 @@
+"""What Windows does differently, on Windows or under wine: ``make windows``.
+
+Each test was seen to fail before: modules of POSIX were imported, pipes were selected, processes
+left others behind, errors had no text.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import sansmcp
+import sansmcp_asyncio
+import sansmcp_blocking
+from sansmcp import Disconnected, LocalProtocolError, ProcessEnded
+from sansmcp_stores import SqliteStore
+
+PATIENCE = 60.0
+LOOPS = ("ProactorEventLoop", "SelectorEventLoop")
+SERVER = """
+import asyncio, subprocess, sys, sansmcp, sansmcp_asyncio, sansmcp_blocking
+app = sansmcp.App("on-windows", "1")
+@app.handler("tools/call")
+def call_tool(call):
+    arguments = call.params["arguments"]
+    if "child" in arguments:
+        subprocess.Popen([sys.executable, "-c", arguments["child"]])
+    return {"content": [], "echo": arguments}
+@app.handler("tools/list")
+def list_tools(call):
+    return {"tools": []}
+if sys.argv[1] == "asyncio":
+    asyncio.run(sansmcp_asyncio.serve(app, stdio=True, http=None))
+else:
+    with sansmcp_blocking.serve(app, stdio=True, http=None) as serving:
+        serving.wait()
+"""
+STOPPING = """
+import asyncio, signal, sys, threading, sansmcp, sansmcp_asyncio
+threading.Timer(3, lambda: signal.raise_signal(getattr(signal, sys.argv[1]))).start()
+asyncio.run(sansmcp_asyncio.serve(sansmcp.App("a", "1"), http=("127.0.0.1", 0)))
+print("stopped")
+"""
+TEXT = 1_000_000 * "x"
+CHILD = """
+import time
+open({alive!r}, "w").close()
+time.sleep(5)
+open({survived!r}, "w").close()
+"""
+
+
+def stdio(kind: str) -> list[str]:
+    return [sys.executable, "-c", SERVER, kind]
+
+
+def command(*arguments: str) -> list[str]:
+    code = "import sys, sansmcp_cli; sys.exit(sansmcp_cli.main())"
+    return [sys.executable, "-c", code, *arguments]
+
+
+def output_of(*arguments: str) -> str:
+    done = subprocess.run(
+        command(*arguments), stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE
+    )
+    assert (done.returncode, done.stderr) == (0, b""), done
+    return done.stdout.decode()
+
+
+# Processes and pipes
+
+
+@pytest.mark.parametrize("kind", ["asyncio", "blocking"])
+def test_blocking_clients_and_servers_on_stdio(kind: str) -> None:
+    with sansmcp_blocking.connect(stdio(kind)) as client:
+        assert client.list_tools()["tools"] == []
+        assert client.call_tool("echo", {"text": TEXT})["echo"] == {"text": TEXT}
+
+
+@pytest.mark.parametrize("loop", LOOPS)
+def test_what_a_server_has_started_ends_with_it(loop: str, tmp_path: Path) -> None:
+    """By a job object; the SelectorEventLoop of Windows cannot start processes."""
+    alive, survived = tmp_path / "alive", tmp_path / "survived"
+    child = CHILD.format(alive=str(alive), survived=str(survived))
+
+    async def main() -> None:
+        async with sansmcp_asyncio.connect(stdio("asyncio")) as client:
+            result = await client.call_tool("start", {"child": child, "text": TEXT})
+            assert result["echo"]["text"] == TEXT
+            for _ in range(600):
+                if alive.exists():
+                    break
+                await asyncio.sleep(0.1)
+
+    with contextlib.closing(getattr(asyncio, loop)()) as running:
+        running.run_until_complete(main())
+    assert alive.exists()
+    time.sleep(6)
+    assert not survived.exists()
+
+
+def test_a_program_that_is_not_there() -> None:
+    with pytest.raises(ProcessEnded, match="'nowhere' could not be started"):
+        sansmcp_blocking.connect(["nowhere"])
+
+
+def test_batch_files_are_found_and_get_no_arguments_that_cmd_would_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "npx.cmd").write_text(f'@"{sys.executable}" %*\r\n', encoding="ascii")
+    program = tmp_path / "server.py"
+    program.write_text(SERVER, encoding="utf-8")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=";")
+    with sansmcp_blocking.connect(["npx", str(program), "asyncio"]) as client:
+        assert client.list_tools()["tools"] == []
+    with pytest.raises(LocalProtocolError, match=r"(?i)npx\.cmd is a batch file"):
+        sansmcp_blocking.connect(["npx", "a&calc"])
+
+
+# Connections
+
+
+def test_a_refused_connection_is_told_as_on_linux() -> None:
+    once = sansmcp.ReconnectPolicy(max_attempts=1)
+    with pytest.raises(Disconnected, match="Connection refused"):
+        sansmcp_blocking.connect("http://127.0.0.1:9/mcp", reconnect=once)
+
+    async def connect() -> Any:
+        async with sansmcp_asyncio.connect("http://127.0.0.1:9/mcp", reconnect=once):
+            pass
+
+    for loop in LOOPS:
+        with (
+            contextlib.closing(getattr(asyncio, loop)()) as running,
+            pytest.raises(Disconnected, match="Connection refused"),
+        ):
+            running.run_until_complete(connect())
+
+
+# Files
+
+
+def test_a_store_in_the_folder_of_its_user() -> None:
+    folder = Path.home() / "sansmcp-test"
+    folder.mkdir(exist_ok=True)
+    for path in folder.iterdir():
+        path.unlink()
+    with contextlib.closing(SqliteStore(folder / "store.db")):
+        pass
+    with contextlib.closing(SqliteStore(folder / "store.db")):  # with the key of before
+        pass
+    with pytest.raises(PermissionError, match="outside the folder of its user"):
+        SqliteStore("C:\\windows\\store.db")
+
+
+# The command
+
+
+def test_the_command() -> None:
+    assert output_of("--version").startswith("sansmcp ")
+    assert "--workers" in output_of("serve", "--help")
+    listed = output_of("list", "tools", "--", *command("serve", "--stdio"))
+    assert "echo" in listed
+    done = subprocess.run(
+        command("serve", "--workers", "2"), capture_output=True, timeout=PATIENCE, check=False
+    )
+    assert done.returncode != 0
+    assert b"--workers is not available on Windows" in done.stderr
+
+
+def test_a_server_and_a_bridge_of_the_command() -> None:
+    with subprocess.Popen(
+        command("serve", "--http", "127.0.0.1:0"), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().decode().strip()
+            with sansmcp_blocking.connect(url) as client:
+                client.ping()
+            assert "echo" in output_of("list", "tools", "--", *command("bridge", url))
+        finally:
+            process.kill()
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
+def test_signals_stop_a_server_gracefully(name: str) -> None:
+    """Not seen: Ctrl-Break, which no process can raise, and which needs a console."""
+    done = subprocess.run(
+        [sys.executable, "-c", STOPPING, name], capture_output=True, timeout=PATIENCE, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, b"stopped\r\n"), done
