@@ -28,6 +28,7 @@ from sansmcp.auth.urls import covers, is_safe, origin_of, resource_metadata_urls
 from sansmcp.codecs import json
 from sansmcp.tokens.claims import TokenRejected, TokenRules
 from sansmcp.tokens.jwt import JwtForm
+from sansmcp.types import escape_controls
 
 from .inputs import in_parts, seeded
 
@@ -52,7 +53,7 @@ def _read(function: Callable[[], _Read]) -> _Read | None:
     except AuthorizationFailed as error:
         text = str(error)
         assert len(text) < _MOST_SHOWN
-        assert text.isprintable()
+        assert escape_controls(text) == text
         assert SECRET not in text + error.reason
         assert len(error.reason) < _MOST_SHOWN
         return None
