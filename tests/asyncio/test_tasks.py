@@ -343,3 +343,21 @@ def test_work_that_has_not_ended_in_time_is_no_leak() -> None:
 
     with pytest.raises(AssertionError, match="the one that is left"):
         run(leave_a_task())
+
+
+async def test_a_function_that_cancels_itself_gives_an_error_to_the_server(world: ToolApp) -> None:
+    @world.tool
+    async def ask(call: Call) -> Any:
+        with pytest.raises(JsonRpcError) as caught:
+            await call.ask("roots/list")
+        return {"code": caught.value.code}
+
+    async def gives_up(_: ServerRequest) -> Any:
+        raise asyncio.CancelledError
+
+    settings: dict[str, Any] = {"request_handlers": {"roots/list": gives_up}}
+    async with (
+        world.serve() as serving,
+        connect(serving.url, capabilities={"roots": {}}, **settings) as client,
+    ):
+        assert await client.call_tool("ask") == {"code": -32603}

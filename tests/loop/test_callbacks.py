@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 import sansmcp
 from sansmcp.events import ProgressReceived
-from sansmcp_asyncio import Call, connect
-from sansmcp_loop import RequestHandler
+from sansmcp_loop import Call, RequestHandler
 
 from .conftest import ToolApp
 
@@ -37,49 +37,51 @@ async def test_an_async_on_progress_is_awaited_in_order(world: ToolApp) -> None:
     seen: list[float] = []
 
     async def report(progress: ProgressReceived) -> None:
-        await asyncio.sleep(0.01 if progress.progress % 2 else 0)
+        await anyio.sleep(0.01 if progress.progress % 2 else 0)
         seen.append(progress.progress)
 
-    async with world.serve() as serving, connect(serving.url) as client:
+    async with world.client() as client:
         assert await client.call_tool("count", {"to": 6}, on_progress=report) == {"done": True}
     assert seen == [0, 1, 2, 3, 4, 5]
 
 
 async def test_a_hundred_calls_report_to_async_functions(world: ToolApp) -> None:
     """Row C4 of the review."""
-    async with world.serve() as serving, connect(serving.url) as client:
+    async with world.client() as client:
 
         async def call(length: int) -> None:
             seen: list[float] = []
 
             async def report(progress: ProgressReceived) -> None:
-                await asyncio.sleep(0)
+                await anyio.lowlevel.checkpoint()
                 seen.append(progress.progress)
 
             await client.call_tool("count", {"to": length}, on_progress=report)
             assert seen == list(range(length))
 
-        await asyncio.gather(*(call(number % 7) for number in range(100)))
+        async with anyio.create_task_group() as tasks:
+            for number in range(100):
+                tasks.start_soon(call, number % 7)
 
 
 async def test_what_an_async_on_progress_raises_ends_the_call(world: ToolApp) -> None:
     """Row C4 of the review."""
-    cancelled = asyncio.Event()
+    cancelled = anyio.Event()
 
     @world.tool
     async def work(call: Call) -> Any:
         try:
             for number in range(3):
                 await call.progress(number)
-            await asyncio.Event().wait()
+            await anyio.sleep_forever()
         finally:
             cancelled.set()
 
     async def report(_: ProgressReceived) -> None:
-        await asyncio.sleep(0)
+        await anyio.lowlevel.checkpoint()
         raise ZeroDivisionError
 
-    async with world.serve() as serving, connect(serving.url) as client:
+    async with world.client() as client:
         with pytest.raises(ZeroDivisionError):
             await client.call_tool("work", on_progress=report)
         await cancelled.wait()
@@ -88,30 +90,29 @@ async def test_what_an_async_on_progress_raises_ends_the_call(world: ToolApp) ->
 
 async def test_cancelling_a_call_while_on_progress_waits(world: ToolApp) -> None:
     """Row C4 of the review."""
-    begun, ended, cancelled = asyncio.Event(), asyncio.Event(), asyncio.Event()
+    begun, ended, cancelled = anyio.Event(), anyio.Event(), anyio.Event()
 
     @world.tool
     async def work(call: Call) -> Any:
         try:
             for number in range(3):
                 await call.progress(number)
-            await asyncio.Event().wait()
+            await anyio.sleep_forever()
         finally:
             cancelled.set()
 
     async def report(_: ProgressReceived) -> None:
         begun.set()
         try:
-            await asyncio.Event().wait()
+            await anyio.sleep_forever()
         finally:
             ended.set()
 
-    async with world.serve() as serving, connect(serving.url) as client:
-        calling = asyncio.ensure_future(client.call_tool("work", on_progress=report))
-        await begun.wait()
-        calling.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await calling
+    async with world.client() as client:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(partial(client.call_tool, "work", on_progress=report))
+            await begun.wait()
+            tasks.cancel_scope.cancel()
         assert ended.is_set()
         await cancelled.wait()
         assert await client.call_tool("echo") == {"echo": {}}
@@ -119,7 +120,7 @@ async def test_cancelling_a_call_while_on_progress_waits(world: ToolApp) -> None
 
 async def test_reports_that_wait_for_their_function_are_bounded(world: ToolApp) -> None:
     """Row C4 of the review: reading stops until the function keeps up."""
-    begun, go_on = asyncio.Event(), asyncio.Event()
+    begun, go_on = anyio.Event(), anyio.Event()
     seen: list[float] = []
 
     async def report(progress: ProgressReceived) -> None:
@@ -128,14 +129,12 @@ async def test_reports_that_wait_for_their_function_are_bounded(world: ToolApp) 
         seen.append(progress.progress)
 
     limits = sansmcp.Limits(max_queued_events=4)
-    async with world.serve() as serving, connect(serving.url, limits=limits) as client:
-        calling = asyncio.ensure_future(client.call_tool("count", {"to": 500}, on_progress=report))
+    async with world.client(limits=limits) as client, anyio.create_task_group() as tasks:
+        tasks.start_soon(partial(client.call_tool, "count", {"to": 500}, on_progress=report))
         await begun.wait()
         while not client.is_paused:
-            await asyncio.sleep(0.01)
-        assert not calling.done()
+            await anyio.sleep(0.01)
         go_on.set()
-        assert await calling == {"done": True}
     assert seen == list(range(500))
 
 
@@ -143,7 +142,7 @@ async def test_on_progress_may_use_the_client(world: ToolApp) -> None:
     """Row C4 of the review."""
     echoed: list[Any] = []
 
-    async with world.serve() as serving, connect(serving.url) as client:
+    async with world.client() as client:
 
         async def report(progress: ProgressReceived) -> None:
             echoed.append(await client.call_tool("echo", {"n": progress.progress}))
@@ -160,7 +159,7 @@ async def test_functions_that_answer_may_be_plain_or_async(world: ToolApp) -> No
         return {"plain": request.call.params["name"]}
 
     async def waits(request: sansmcp.ServerRequest) -> dict[str, Any]:
-        await asyncio.sleep(0)
+        await anyio.lowlevel.checkpoint()
         return {"async": request.params["message"]}
 
     def refuses(request: sansmcp.ServerRequest) -> dict[str, Any]:
@@ -171,10 +170,7 @@ async def test_functions_that_answer_may_be_plain_or_async(world: ToolApp) -> No
         "roots/list": waits,
         "sampling/createMessage": refuses,
     }
-    async with (
-        world.serve() as serving,
-        connect(serving.url, request_handlers=answers, **ASKED) as client,
-    ):
+    async with world.client(request_handlers=answers, **ASKED) as client:
         ask = partial(client.call_tool, "ask")
         assert await ask({"method": "elicitation/create"}) == {"answer": {"plain": "ask"}}
         assert await ask({"method": "roots/list"}) == {"answer": {"async": "?"}}

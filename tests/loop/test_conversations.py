@@ -1,19 +1,27 @@
-"""Client and server on asyncio, over real sockets: calls, progress, questions, notifications."""
+"""Client and server over real sockets: calls, progress, questions, notifications."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
-from contextlib import aclosing
 from typing import Any
 
+import anyio
+import anyio.lowlevel
 import pytest
 
 import sansmcp
-from sansmcp import InputRequest, InputRequired, JsonRpcError, LocalProtocolError, RequestTimeout
+from sansmcp import (
+    InputRequest,
+    InputRequired,
+    JsonRpcError,
+    Limits,
+    LocalProtocolError,
+    RequestRefused,
+    RequestTimeout,
+)
 from sansmcp.events import ClientEvent, ProgressReceived, Reconnecting, ServerNotified
 from sansmcp.revisions import REVISIONS
-from sansmcp_asyncio import Call, connect
+from sansmcp_loop import Call
 
 from .conftest import ToolApp
 
@@ -22,28 +30,30 @@ requirement = pytest.mark.requirement
 ASKED: dict[str, Any] = {"capabilities": {"elicitation": {}, "roots": {}}}
 
 
+# Calls
+
+
 @pytest.mark.parametrize("version", REVISIONS)
 async def test_calls_at_every_revision(world: ToolApp, version: str) -> None:
-    async with (
-        world.serve(versions=tuple(REVISIONS)) as serving,
-        connect(serving.url, versions=(version,)) as client,
-    ):
-        assert client.connected.version == version
-        assert client.connected.server_info == {"name": "asyncio-tests", "version": "1"}
-        result = await client.call_tool("echo", {"a": "ä\u2028"})
-        assert result["echo"] == {"a": "ä\u2028"}
-        assert [tool["name"] for tool in (await client.list_tools())["tools"]] == ["echo"]
-        await client.ping()
-        with pytest.raises(JsonRpcError) as caught:
-            await client.call("nope/nope")
-        assert caught.value.code == -32601
+    async with world.serve(versions=tuple(REVISIONS)) as serving:
+        async with world.connect(serving.url, versions=(version,)) as client:
+            assert client.connected.version == version
+            assert client.connected.server_info == {"name": "tests", "version": "1"}
+            result = await client.call_tool("echo", {"a": "ä\u2028"})
+            assert result["echo"] == {"a": "ä\u2028"}
+            assert [tool["name"] for tool in (await client.list_tools())["tools"]] == ["echo"]
+            await client.ping()
+            with pytest.raises(JsonRpcError) as caught:
+                await client.call("nope/nope")
+            assert caught.value.code == -32601
+        assert serving.core.sessions == ()
 
 
 @pytest.mark.parametrize("transport", ["streamable-http", "http+sse"])
 async def test_both_transports_on_one_port(world: ToolApp, transport: str) -> None:
     async with world.serve(http_sse="/sse") as serving:
         url = serving.url if transport == "streamable-http" else serving.url.replace("mcp", "sse")
-        async with connect(url) as client:
+        async with world.connect(url) as client:
             assert client.connected.transport == transport
             assert await client.call_tool("echo", {"a": 1}) == {"echo": {"a": 1}}
 
@@ -51,18 +61,35 @@ async def test_both_transports_on_one_port(world: ToolApp, transport: str) -> No
 async def test_many_callers_at_once(world: ToolApp) -> None:
     @world.tool
     async def number(call: Call) -> Any:
-        await asyncio.sleep(0)
+        await anyio.lowlevel.checkpoint()
         return call.params["arguments"]
 
-    async with world.serve() as serving, connect(serving.url) as client:
-        calls = [client.call_tool("number", {"value": value}) for value in range(100)]
-        assert await asyncio.gather(*calls) == [{"value": value} for value in range(100)]
+    results: list[int] = []
+    async with world.client() as client:
+
+        async def caller(value: int) -> None:
+            assert await client.call_tool("number", {"value": value}) == {"value": value}
+            results.append(value)
+
+        async with anyio.create_task_group() as tasks:
+            for value in range(100):
+                tasks.start_soon(caller, value)
+    assert sorted(results) == list(range(100))
 
 
 async def test_large_messages_both_ways(world: ToolApp) -> None:
     text = "ö" * 2_000_000
-    async with world.serve() as serving, connect(serving.url) as client:
+    async with world.client() as client:
         assert await client.call_tool("echo", {"text": text}) == {"echo": {"text": text}}
+
+
+async def test_a_message_beyond_the_limit_is_refused_and_the_client_told(world: ToolApp) -> None:
+    limits = Limits(max_message_bytes=100_000)
+    async with world.serve(limits=limits) as serving, world.connect(serving.url) as client:
+        with pytest.raises(RequestRefused) as caught:
+            await client.call_tool("echo", {"text": "x" * 5_000_000})
+        assert (caught.value.status, caught.value.reason) == (413, "message_too_large")
+        assert await client.call_tool("echo") == {"echo": {}}
 
 
 async def test_a_handler_need_not_be_async(world: ToolApp) -> None:
@@ -74,7 +101,7 @@ async def test_a_handler_need_not_be_async(world: ToolApp) -> None:
     def broken(call: Call) -> Any:
         raise JsonRpcError(-7, "mine")
 
-    async with world.serve() as serving, connect(serving.url) as client:
+    async with world.client() as client:
         assert (await client.read_resource("a:b"))["contents"] == [{"uri": "a:b"}]
         with pytest.raises(JsonRpcError, match="mine"):
             await client.list_resources()
@@ -82,7 +109,7 @@ async def test_a_handler_need_not_be_async(world: ToolApp) -> None:
 
 async def test_progress_arrives_while_the_tool_works(world: ToolApp) -> None:
     reports: list[ProgressReceived] = []
-    moved = asyncio.Event()
+    moved = anyio.Event()
 
     @world.tool
     async def work(call: Call) -> dict[str, Any]:
@@ -95,14 +122,17 @@ async def test_progress_arrives_while_the_tool_works(world: ToolApp) -> None:
         reports.append(report)
         moved.set()
 
-    async with world.serve() as serving, connect(serving.url) as client:
+    async with world.client() as client:
         await client.call_tool("work", on_progress=on_progress)
-    assert [(report.progress, report.message) for report in reports] == [(1, "half"), (2, None)]
+    assert [(report.progress, report.total, report.message) for report in reports] == [
+        (1, 2, "half"),
+        (2, 2, None),
+    ]
 
 
 @requirement("POLL-C-002", "POLL-S-003")
 async def test_the_server_lets_go_and_the_client_comes_back(world: ToolApp) -> None:
-    back = asyncio.Event()
+    back = anyio.Event()
     reports: list[float] = []
 
     @world.tool
@@ -119,20 +149,20 @@ async def test_the_server_lets_go_and_the_client_comes_back(world: ToolApp) -> N
                 back.set()
 
     policy = sansmcp.ReconnectPolicy(initial_delay=0.01)
-    async with world.serve() as serving, connect(serving.url, reconnect=policy) as client:
-        watching = asyncio.create_task(watch(client.events()))
+    async with world.client(reconnect=policy) as client, anyio.create_task_group() as tasks:
+        tasks.start_soon(watch, client.events())
         result = await client.call_tool(
             "work", on_progress=lambda report: reports.append(report.progress)
         )
-    await watching
-    assert (result, reports) == ({"done": True}, [1, 2])
+        assert (result, reports) == ({"done": True}, [1, 2])
+        tasks.cancel_scope.cancel()
 
 
 # Questions
 
 
 async def elicit(request: sansmcp.ServerRequest) -> Any:
-    await asyncio.sleep(0)
+    await anyio.lowlevel.checkpoint()
     if request.params["message"] == "fail":
         raise JsonRpcError(-1, "declined")
     return {"action": "accept", "content": {"name": "Ada"}}
@@ -145,14 +175,14 @@ async def test_a_tool_asks_the_user(world: ToolApp) -> None:
         first = await call.ask("elicitation/create", {"message": "name?"})
         with pytest.raises(JsonRpcError) as caught:
             await call.ask("elicitation/create", {"message": "fail"})
-        return {"name": first["content"]["name"], "second": caught.value.message}
+        return {"first": first, "second": caught.value.message}
 
     answers = {"elicitation/create": elicit}
-    async with (
-        world.serve() as serving,
-        connect(serving.url, request_handlers=answers, **ASKED) as client,
-    ):
-        assert await client.call_tool("ask") == {"name": "Ada", "second": "declined"}
+    async with world.client(request_handlers=answers, **ASKED) as client:
+        assert await client.call_tool("ask") == {
+            "first": {"action": "accept", "content": {"name": "Ada"}},
+            "second": "declined",
+        }
 
 
 @pytest.mark.parametrize("version", ["2025-11-25", "2026-07-28"])
@@ -168,18 +198,18 @@ async def test_a_tool_that_is_entered_again_with_the_answers(world: ToolApp, ver
     answers = {"elicitation/create": elicit}
     async with (
         world.serve(versions=(version,)) as serving,
-        connect(serving.url, request_handlers=answers, **ASKED) as client,
+        world.connect(serving.url, request_handlers=answers, **ASKED) as client,
     ):
         assert (await client.call_tool("greet"))["names"] == ["Ada", "Ada"]
 
 
-async def test_what_nobody_answers_is_declined(
+async def test_what_has_no_handler_is_declined(
     world: ToolApp, caplog: pytest.LogCaptureFixture
 ) -> None:
     @world.tool
     async def ask(call: Call) -> Any:
         codes: list[int] = []
-        for method in ("custom/method", "elicitation/create", "roots/list"):
+        for method in ("custom/method", "elicitation/create"):
             with pytest.raises(JsonRpcError) as caught:
                 await call.ask(method)
             codes.append(caught.value.code)
@@ -190,20 +220,14 @@ async def test_what_nobody_answers_is_declined(
     async def broken(request: sansmcp.ServerRequest) -> Any:
         raise RuntimeError("secret")
 
-    async def gives_up(request: sansmcp.ServerRequest) -> Any:
-        raise asyncio.CancelledError
-
-    answers = {"elicitation/create": broken, "roots/list": gives_up}
-    async with (
-        world.serve() as serving,
-        connect(serving.url, request_handlers=answers, **ASKED) as client,
-    ):
-        assert (await client.call_tool("ask"))["codes"] == [-32601, -32603, -32603]
+    answers = {"elicitation/create": broken}
+    async with world.client(request_handlers=answers, **ASKED) as client:
+        assert (await client.call_tool("ask"))["codes"] == [-32601, -32603]
     assert "the handler of elicitation/create failed" in caplog.text
 
 
 async def test_a_question_that_is_withdrawn_stops_its_answerer(world: ToolApp) -> None:
-    begun, stopped = asyncio.Event(), asyncio.Event()
+    begun, stopped = anyio.Event(), anyio.Event()
 
     @world.tool
     async def ask(call: Call) -> Any:
@@ -218,15 +242,11 @@ async def test_a_question_that_is_withdrawn_stops_its_answerer(world: ToolApp) -
     async def slow(request: sansmcp.ServerRequest) -> Any:
         begun.set()
         try:
-            await asyncio.Event().wait()
+            await anyio.sleep_forever()
         finally:
             stopped.set()
 
-    answers = {"elicitation/create": slow}
-    async with (
-        world.serve() as serving,
-        connect(serving.url, request_handlers=answers, **ASKED) as client,
-    ):
+    async with world.client(request_handlers={"elicitation/create": slow}, **ASKED) as client:
         assert await client.call_tool("ask") == {"late": True}
 
 
@@ -234,18 +254,33 @@ async def test_a_question_that_is_withdrawn_stops_its_answerer(world: ToolApp) -
 
 
 async def test_notifications_reach_the_client(world: ToolApp) -> None:
+    names: set[str] = set()
+
     @world.tool
     async def notify(call: Call) -> dict[str, Any]:
         await call.notify("notifications/message", {"level": "info", "data": "x"})
+        await call.peer.notify("notifications/resources/list_changed")
         return {}
 
-    async with world.serve() as serving, connect(serving.url) as client:
-        seen: list[ClientEvent] = []
-        async with aclosing(client.events()) as events:
-            await client.call_tool("notify")
-            await client.notify("notifications/roots/list_changed")
-            serving.publish("notifications/tools/list_changed")
-            while len(seen) < 2:
-                seen.append(await anext(events))
-    names = {event.notification.method for event in seen if isinstance(event, ServerNotified)}
-    assert names == {"notifications/message", "notifications/tools/list_changed"}
+    async with (
+        world.serve() as serving,
+        world.connect(serving.url) as client,
+        anyio.create_task_group() as tasks,
+    ):
+
+        async def watch(events: AsyncIterator[ClientEvent]) -> None:
+            async for event in events:
+                assert isinstance(event, ServerNotified)
+                names.add(event.notification.method)
+                if len(names) == 3:
+                    tasks.cancel_scope.cancel()
+
+        tasks.start_soon(watch, client.events())
+        await client.call_tool("notify")
+        await client.notify("notifications/roots/list_changed")
+        serving.publish("notifications/tools/list_changed")
+    assert names == {
+        "notifications/message",
+        "notifications/resources/list_changed",
+        "notifications/tools/list_changed",
+    }
