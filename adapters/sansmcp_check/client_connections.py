@@ -5,12 +5,13 @@ from __future__ import annotations
 import threading
 
 from sansmcp.errors import Disconnected
+from sansmcp.reclaim import EXTENSION, UNKNOWN_KEY
 
 from .adapter_under_test import ClientUnderTest
 from .check import client_check, expect, raises, same, stays_the_same
 from .client_calls import by_stream
 from .clients import LEGACY, MODERN, call, connected, talking
-from .fake_server import SCRIPTS, Exchange, FakeServer, Script, echo, in_turn
+from .fake_server import SCRIPTS, Exchange, FakeServer, Script, echo, encode, in_turn
 
 _STEPS = ("initialize", "notifications/initialized")
 
@@ -83,6 +84,41 @@ def connections_that_close_under_a_request(subject: ClientUnderTest) -> None:
         fails.clear()
         same(client.start("tools/list").result(), {"tools": []}, "a list that was requested again")
         same(server.asked.count("tools/list"), 2, "the requests for a list")
+
+
+@client_check()
+def connections_that_lead_to_another_process(subject: ClientUnderTest) -> None:
+    """The rest of a call is asked for on a new connection each time.
+
+    One that is kept alive may lead to another process than that of the call. Open a connection for
+    a request with the header ``Connection: close``, or at least close it after the response:
+    sansmcp.ConnectionPool does both.
+    """
+    place = {"place": "process.0", "timeoutSeconds": 60}
+    declared = {"tools": {}, "extensions": {EXTENSION: place}}
+
+    def discover(exchange: Exchange) -> None:
+        result = {"supportedVersions": list(MODERN), "capabilities": declared}
+        exchange.result({"resultType": "complete", **result})
+
+    def elsewhere(exchange: Exchange) -> None:
+        data = {"reason": UNKNOWN_KEY, "place": "other.0", "neverArrived": False}
+        error = {"code": -32600, "message": "unknown", "data": data}
+        body = encode({"id": exchange.id, "error": error})
+        exchange.reply(409, body, content_type="application/json")
+
+    def answer(exchange: Exchange) -> None:
+        exchange.result({"resultType": "complete", "content": []})
+
+    scripts = {
+        "server/discover": discover,
+        "tools/call": Exchange.close,
+        EXTENSION: in_turn(elsewhere, elsewhere, answer),
+    }
+    with FakeServer(scripts) as server:
+        with connected(subject, server.url, versions=MODERN, reclaim=True) as client:
+            same(call(client)["content"], [], "the result")
+        same(server.connections, 4, "the connections of the call and its three repetitions")
 
 
 @client_check()

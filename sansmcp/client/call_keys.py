@@ -41,12 +41,17 @@ from .http_heads import Refusal
 from .options import ReconnectPolicy
 from .outcomes import Lost, Restart, Retry
 
+NEW_CONNECTION = (b"connection", b"close")
+"""A header of what must reach the process of a call. The connection of the call is cut, and others
+that are kept alive may lead to another process, again and again.
+"""
+
 _MAX_PROCESSES = 64
 """Processes of one server that a client remembers."""
 
-_MAX_ELSEWHERE = 4
-"""Answers of other processes after which the one that has the call is taken to have ended; twice as
-many if a load balancer chooses.
+_MAX_ELSEWHERE = 8
+"""Answers of other processes after which the one that has the call is taken to have ended; as many
+for each known process if a load balancer chooses.
 """
 
 _MAX_DELAY = 5.0
@@ -138,7 +143,8 @@ class CallKey:
         place = place_in(data)
         is_moved = refusal.reason == OTHER_PLACE and not is_asking and self.place != ANY_PLACE
         if place is not None and is_moved:
-            return Moved(place)
+            # The call itself may still arrive where a copy of it was to go.
+            return Unknown(place, never_arrived=False) if is_again else Moved(place)
         if place is not None and refusal.reason == UNKNOWN_KEY:
             return Unknown(place, data.get(NEVER_ARRIVED) is True)
         if is_asking and error.code == METHOD_NOT_FOUND and refusal.status == 404:
@@ -258,8 +264,8 @@ class CallKeys:
             if isinstance(answer, Unknown):
                 elsewhere += 1
                 is_gone = answer.place is None or _is_of(key.place, answer.place)
-                most = _MAX_ELSEWHERE * (2 if key.place == ANY_PLACE else 1)
-                if is_gone or elsewhere == most:
+                known = len(self._processes) if self.place == ANY_PLACE else 1
+                if is_gone or elsewhere == _MAX_ELSEWHERE * known:
                     return Lost(f"{reason}; {_why(answer, key.place)}")
                 attempt, wait = 0, 0.0
             else:

@@ -94,14 +94,23 @@ from ..meta_keys import (
 )
 from ..observer import both
 from ..process import ProcessPart
-from ..reclaim import EXTENSION
+from ..reclaim import CANCEL, EXTENSION
 from ..revisions import REVISIONS
 from ..states import ClientState, OpeningState
 from ..tasks import CANCEL as CANCEL_TASK
 from ..timers import Timer, TimerTable
 from ..types import STDIO, Idle, Unpack, assert_never
 from .cache import Cache
-from .call_keys import Answer, CallKey, CallKeys, Cut, Next, Unknown, cancellation_by
+from .call_keys import (
+    NEW_CONNECTION,
+    Answer,
+    CallKey,
+    CallKeys,
+    Cut,
+    Next,
+    Unknown,
+    cancellation_by,
+)
 from .child_process import ChildProcess
 from .exchange import (
     Discarding,
@@ -288,7 +297,7 @@ class Client:
             jitter: returns a random number from 0 (inclusive) to 1 at each call, e.g.
                 ``random.random``.
             random_bytes: returns that many random bytes, e.g. ``secrets.token_bytes``; needed for
-                ``authorization``.
+                ``authorization``, and for ``reclaim``, which is off without it.
             wall_clock: returns the seconds since 1970, e.g. ``time.time``; needed for
                 ``authorization``.
             settings: see :class:`ClientOptions`.
@@ -1168,6 +1177,8 @@ class Client:
         if key is not None and key.next is Next.REST:
             method, params = EXTENSION, _NO_META
         mirrored = self._mirrored_headers(method, params)
+        if key is not None and key.next is not Next.CALL:
+            mirrored = (*mirrored, NEW_CONNECTION)
         request.exchange = self._open(
             ForRequest(request.number), b"POST", body, stream=request.stream, mirrored=mirrored
         )
@@ -1878,6 +1889,8 @@ class Client:
             mirrored: Headers = ()
             if isinstance(message, Request | Notification):
                 mirrored = self._mirrored_headers(message.method, message.params or {})
+                if message.method == CANCEL:
+                    mirrored = (*mirrored, NEW_CONNECTION)
             purpose, body = ForPost(post.number), self._encode(message)
             post.exchange = self._open(purpose, b"POST", body, mirrored=mirrored)
 

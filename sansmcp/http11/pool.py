@@ -31,9 +31,9 @@ class ConnectionPool:
     """Reuse the HTTP/1.1 connections of one client.
 
     All connections go to the client's origin, except those of its authorization, which are not
-    reused. The connection used last is reused first, so surplus
-    ones grow old; those idle for ``Limits.idle_connection_timeout`` seconds are closed the next
-    time another one is released.
+    reused. A request that says ``Connection: close`` gets a new connection, which is not reused
+    either. The connection used last is reused first, so surplus ones grow old; those idle for
+    ``Limits.idle_connection_timeout`` seconds are closed the next time another one is released.
 
     The pool does no I/O. A connection from ``begin()`` whose ``driver`` is None is new: open a
     stream, assign it to ``driver``, and call ``connection_lost()`` of the connection if that fails.
@@ -51,7 +51,7 @@ class ConnectionPool:
         self.in_use: dict[int, ClientConnection] = {}
         """The connections in use, by exchange number."""
         self._unshared: set[int] = set()
-        """The exchanges of the authorization: each has a connection of its own."""
+        """The exchanges that have a connection of their own."""
 
     def begin(self, effect: OpenExchange, *, now: float) -> tuple[ClientConnection, bytes]:
         """Begin an exchange on an idle connection or a new one.
@@ -66,7 +66,7 @@ class ConnectionPool:
 
         Call ``release(effect.exchange)`` when the exchange has ended, however it ended.
         """
-        is_shared = effect.address_policy is None
+        is_shared = effect.address_policy is None and not effect.head.values(b"connection")
         connection = (self._take(now) if is_shared else None) or self._connection_for(effect)
         if not is_shared:
             self._unshared.add(effect.exchange)

@@ -8,6 +8,7 @@ import pytest
 
 from sansmcp import Client, ClientConnection, ConnectionPool, Limits, LocalProtocolError
 from sansmcp.addresses import AddressClass, AddressPolicy
+from sansmcp.codecs.headers import Headers
 from sansmcp.effects import OpenExchange
 from sansmcp.http import RequestHead
 
@@ -40,9 +41,11 @@ class PoolHarness:
         self.now = 0.0
         self._count = 0
 
-    def begin(self, policy: AddressPolicy | None = None) -> tuple[int, ClientConnection]:
+    def begin(
+        self, policy: AddressPolicy | None = None, headers: Headers = ()
+    ) -> tuple[int, ClientConnection]:
         self._count += 1
-        head = RequestHead(method=b"POST", target=b"/mcp", headers=())
+        head = RequestHead(method=b"POST", target=b"/mcp", headers=headers)
         url = "http://localhost/mcp"
         effect = OpenExchange(
             exchange=self._count, url=url, head=head, body=b"{}", address_policy=policy
@@ -79,6 +82,17 @@ def test_an_idle_connection_is_used_again(idle: tuple[PoolHarness, ClientConnect
     assert again is connection
     assert another is not connection
     assert not connection.driver.is_closed
+
+
+def test_a_request_that_closes_its_connection_has_a_new_one(
+    idle: tuple[PoolHarness, ClientConnection],
+) -> None:
+    harness, connection = idle
+    exchange, another = harness.begin(headers=((b"connection", b"close"),))
+    assert another is not connection
+    harness.finish(exchange, another)
+    assert another.driver.is_closed
+    assert harness.begin()[1] is connection
 
 
 def _age(harness: PoolHarness, connection: ClientConnection) -> None:

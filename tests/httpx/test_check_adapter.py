@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
@@ -34,7 +35,9 @@ class Client(sansmcp_httpx.Client):
         self, library: ModuleType, target: str, request_handlers: Any = None, **settings: Any
     ) -> None:
         self._own = library.AsyncClient()
-        machine = sansmcp.Client(target, jitter=random, **settings)
+        machine = sansmcp.Client(
+            target, jitter=random, random_bytes=secrets.token_bytes, **settings
+        )
         super().__init__(machine, self._own, library, request_handlers)
 
     async def _end(self) -> None:

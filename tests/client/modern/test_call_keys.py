@@ -108,6 +108,7 @@ def check_rest(asked: Asked, call: Asked, received: int = 0) -> None:
     assert asked.json["params"]["received"] == received
     assert key_of(asked) == key_of(call)
     assert asked.id == call.id
+    assert asked.header("connection") == "close"
 
 
 @pytest.fixture
@@ -322,6 +323,7 @@ def test_what_has_never_arrived_is_sent_anew_with_the_same_key(harness: KeyedHar
     copy = harness.take()
     assert copy.effect.body == call.effect.body
     assert copy.header("mcp-name") == "add"
+    assert (call.header("connection"), copy.header("connection")) == (None, "close")
     copy.cut()
     check_rest(harness.repeated(), call)
     harness.run_command(harness.client.cancel, handle)
@@ -347,6 +349,18 @@ def test_copies_are_bounded_and_delayed(harness: KeyedHarness) -> None:
     error = only_failure(harness, handle)
     assert isinstance(error, Disconnected)
     assert "cable cut; the call was sent 9 times, and never arrived" in str(error)
+
+
+def test_a_copy_that_reaches_another_process_is_not_run_there(harness: KeyedHarness) -> None:
+    """The call itself may still arrive at the process for which it is."""
+    handle, call = harness.call()
+    call.cut()
+    unknown(harness.repeated(), never=True)
+    refuse(harness.take(), "other_place", "second-process.0")
+    rest = harness.repeated()
+    check_rest(rest, call)
+    rest.result()
+    assert ends(harness) == [CallCompleted(handle, {})]
 
 
 def test_a_copy_that_is_refused_for_a_while_keeps_its_key(harness: KeyedHarness) -> None:
@@ -422,7 +436,7 @@ def test_a_process_that_has_ended_is_told_from_one_that_is_not_reached(
 ) -> None:
     handle, call = harness.call(timeout=600)
     call.cut()
-    for _ in range(3):
+    for _ in range(7):
         unknown(harness.repeated(), "second-process.0")
     check_rest(rest := harness.repeated(), call)
     unknown(rest, "second-process.0")
@@ -468,6 +482,20 @@ def test_if_a_process_comes_back_calls_are_for_any(harness: KeyedHarness) -> Non
     unknown(harness.repeated(), "third-process.0")
     harness.repeated().result()
     assert key_of(harness.call()[1]).startswith("..")
+
+
+def test_the_rest_is_asked_for_as_often_as_it_takes_to_reach_each_process(
+    harness: KeyedHarness,
+) -> None:
+    handle, call = harness.call()
+    refuse(call, "other_place", "second-process.5")
+    refuse(harness.take(), "other_place", FIRST)
+    harness.repeated().cut()
+    for _ in range(15):
+        unknown(harness.repeated(), "second-process.5")
+    assert ends(harness) == []
+    unknown(harness.repeated(), "second-process.5")
+    assert "other processes of the server answer" in str(only_failure(harness, handle))
 
 
 def test_a_call_for_any_process_cannot_be_for_another(harness: KeyedHarness) -> None:
@@ -568,6 +596,7 @@ def test_a_call_is_cancelled_by_its_key(harness: KeyedHarness, how: str, state: 
     assert asked.json["method"] == CANCEL
     assert key_of(asked) == f"{FIRST}.{secret(1)}"
     assert "id" not in asked.json
+    assert asked.header("connection") == "close"
     asked.refuse(503)
     again = harness.repeated()
     assert again.json == asked.json
