@@ -123,6 +123,7 @@ class FuzzClient:
     """Effects performed and events taken so far."""
     damage = 0.3
     """The fraction of the server's responses that are mutated."""
+    machine: type[Client] = Client
 
     def __init__(self, random: Mutator, **settings: Any) -> None:
         self.random, self.now = random, 0.0
@@ -133,7 +134,7 @@ class FuzzClient:
         self.is_stopping = False
         self.server_requests: list[RequestId] = []
         self.version = "2025-11-25"
-        self.client = Client(
+        self.client = self.machine(
             capabilities=CAPABILITIES,
             jitter=random.random,
             reconnect=ReconnectPolicy(initial_delay=0.1, max_delay=1.0, max_attempts=3),

@@ -438,7 +438,7 @@ def http11_parsers(data: bytes) -> None:
         peer.feed()
         for piece in pieces:
             peer.machine.receive_data(piece, now=0.0)
-            peer.pull()
+            peer.wake()
             world.run_pending()
         sent.append(_IN_TIME.sub(b"", bytes(peer.sent)))
         read.append(recorded.found)

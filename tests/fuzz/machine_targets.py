@@ -141,8 +141,8 @@ def client_http(data: bytes) -> None:
         response = world.proper(effect) if part == b"PROPER" else _filled(part, effect.body)
         with bounded(world, response):
             world.exchange(effect, response)
-        _wait_for(world, random, world.answer_requests)
-    _end(world, calls, world.answer_requests)
+        wait_for_client(world, random, world.answer_requests)
+    end_client(world, calls, world.answer_requests)
 
 
 def client_stdio(data: bytes) -> None:
@@ -170,8 +170,8 @@ def client_stdio(data: bytes) -> None:
                 kind = StdoutData if random.random() < 0.95 else StderrData
                 world.client.receive_process_part(kind(piece), now=world.now)
                 world.run_pending()
-        _wait_for(world, random, world.answer_lines)
-    _end(world, calls, world.answer_lines)
+        wait_for_client(world, random, world.answer_lines)
+    end_client(world, calls, world.answer_lines)
 
 
 def _filled(part: bytes, request: bytes) -> bytes:
@@ -182,7 +182,7 @@ def _filled(part: bytes, request: bytes) -> bytes:
     return with_length(part.replace(b"ID", json.dumps(members.get("id", 1)).encode()))
 
 
-def _wait_for(world: FuzzClient, random: Mutator, answered: Any) -> None:
+def wait_for_client(world: FuzzClient, random: Mutator, answered: Any) -> None:
     match random.randrange(10):
         case 0:
             world.pass_time(1.0, answered)
@@ -195,7 +195,7 @@ def _wait_for(world: FuzzClient, random: Mutator, answered: Any) -> None:
             pass
 
 
-def _end(world: FuzzClient, calls: list[int | None], answered: Any) -> None:
+def end_client(world: FuzzClient, calls: list[int | None], answered: Any) -> None:
     """Assert that every call ends once, before its timeout, and that the client then closes."""
     world.pass_time(2000.0, answered)
     for call in calls:

@@ -6,8 +6,17 @@ from collections.abc import Iterator
 from typing import Any
 
 from sansmcp import encode_event
+from sansmcp.http2.frames import FrameType
 
 from .client_harness import messages, responses, stream
+from .http2_frames import (
+    ACK,
+    END_HEADERS,
+    END_STREAM,
+    RST_STREAM,
+    header_lines,
+    part,
+)
 from .inputs import CORPUS, joined
 from .server_harness import LEGACY_MESSAGES, MODERN_MESSAGES, http_corpus, initialize, message, post
 from .task_targets import TASK_META
@@ -112,9 +121,76 @@ def made() -> Iterator[tuple[str, bytes]]:
     yield "page_cursors", joined(3, *pages, b'{"tools":[]}')
 
 
+SETTINGS, PING, WINDOW_UPDATE, PRIORITY = FrameType.SETTINGS, 0x6, 0x8, 0x2
+REQUEST = {
+    ":method": "POST",
+    ":scheme": "http",
+    ":authority": "localhost",
+    ":path": "/mcp",
+    "content-type": "application/json",
+    "accept": "application/json, text/event-stream",
+}
+MODERN_REQUEST = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": "x"}
+
+
+def _http2() -> Iterator[tuple[str, bytes]]:
+    """Targets and inputs that are frames."""
+
+    def request(stream: int, body: bytes, **more: str) -> tuple[bytes, bytes]:
+        lines = header_lines({**REQUEST, **more})
+        head = part(FrameType.HEADERS, lines, flags=END_HEADERS, stream=stream)
+        return head, part(FrameType.DATA, body, flags=END_STREAM, stream=stream)
+
+    hello = part(SETTINGS, b"\0\2\0\0\0\0\0\4\0\1\0\0")
+    tool, listen = MODERN_MESSAGES[1], MODERN_MESSAGES[3]
+    first = request(1, tool, **MODERN_REQUEST)
+    second = request(3, listen, **{**MODERN_REQUEST, "mcp-method": "subscriptions/listen"})
+    cancel = part(RST_STREAM, b"\0\0\0\x08", stream=3)
+    window = part(WINDOW_UPDATE, b"\0\0\4\0")
+    ping = part(PING, b"12345678")
+    goaway = part(FrameType.GOAWAY, b"\0\0\0\0\0\0\0\0")
+    yield "server_http2", joined(1, hello, *first, *second, ping, window, cancel, goaway)
+    yield "server_http2", joined(2, hello, *request(3, initialize("2025-11-25")), *first, cancel)
+    narrow = part(SETTINGS, b"\0\4\0\0\0\1")
+    wide = part(WINDOW_UPDATE, b"\0\0\4\0", stream=1)
+    yield "server_http2", joined(3, narrow, *first, wide, window, part(SETTINGS, flags=ACK))
+    calls = [each for n in (1, 3, 5, 7, 9, 11) for each in request(n, tool, **MODERN_REQUEST)]
+    resets = [cancel[:2] + bytes((n,)) + cancel[3:] for n in (1, 3, 5, 7, 9, 11)]
+    for seed in (1, 2, 3):
+        yield "server_http2", joined(seed, hello, *calls, *resets)
+    empty = part(FrameType.DATA, stream=1)
+    endless = part(FrameType.CONTINUATION, b"x" * 99, stream=1)
+    for number, each in enumerate((ping, cancel, hello, first[0], empty, endless)):
+        yield "server_http2", joined(17 + number, hello, *first, *[b"MANY" + each] * 5)
+    yield "server_http2", joined(0, b"RAW" + message("ping", 1) + b"\n", hello)
+    continued = part(FrameType.CONTINUATION, b"x: y\r\n", flags=END_HEADERS, stream=1)
+    trailers = part(FrameType.HEADERS, b"a: b\r\n", flags=END_HEADERS | END_STREAM, stream=1)
+    yield "server_http2", joined(9, hello, b"\1\0\1" + first[0][3:], continued, first[1], trailers)
+
+    status = part(FrameType.HEADERS, b":status: 200\r\n", flags=END_HEADERS, stream=255)
+    stream = header_lines({":status": "200", "content-type": "text/event-stream"})
+    events = part(FrameType.HEADERS, stream, flags=END_HEADERS, stream=255)
+    for seed, answers in enumerate((messages("ID")[::2], messages("ID")[1::2])):
+        sent: list[bytes] = []
+        for each in answers:
+            data = encode_event(each.replace(b'"ID"', b"ID"))
+            sent += [events, part(FrameType.DATA, data, stream=255)]
+            sent += [part(FrameType.DATA, flags=END_STREAM, stream=255)]
+        yield "client_http2", joined(seed, b"PROPER", b"PROPER", *sent)
+    ends = (part(RST_STREAM, code, stream=255) for code in (b"\0\0\0\7", b"\0\0\0\x08"))
+    yield "client_http2", joined(2, hello, *[b"PROPER"] * 3, status, *ends, b"PROPER", goaway)
+    yield "client_http2", joined(3, hello, b"PROPER", narrow, b"PROPER", wide, window, ping, events)
+    push = part(FrameType.PUSH_PROMISE, b"\0\0\0\2" + b"x", flags=END_HEADERS, stream=1)
+    yield "client_http2", joined(4, hello, b"PROPER", part(PRIORITY, b"\0\0\0\0\1"), push)
+    for number, each in enumerate((ping, cancel, status, window)):
+        yield "client_http2", joined(5 + number, b"PROPER", *[b"MANY" + each] * 5)
+    yield "client_http2", joined(0, b"PROPER", b"RAWHello world, this is text\n", b"PROPER")
+    yield "client_http2", joined(1, b"RAW" + message("ping", 1) + b"\n", b"PROPER")
+
+
 def main() -> None:
     """Write the inputs."""
-    for number, (target, data) in enumerate(made()):
+    for number, (target, data) in enumerate((*made(), *_http2())):
         folder = CORPUS / target
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"made-{number:02}").write_bytes(data)

@@ -27,6 +27,7 @@ from sansmcp.effects import (
     Wake,
 )
 from sansmcp.events import CallReceived, ServerEvent
+from sansmcp.http2.server_connection import ServerConnection as Http2Connection
 from sansmcp.input_required import InputRequest, InputRequired
 from sansmcp.testing import sequential_tokens
 from sansmcp.trace import Tracer
@@ -170,9 +171,8 @@ class World:
     def perform(self, effect: ServerEffect) -> None:
         self.steps += 1
         if isinstance(effect, Wake):
-            exchange: Any = effect.exchange
-            peer: Peer = exchange.driver
-            peer.pull()
+            driver: Any = effect.exchange.driver
+            driver.wake()
         elif not isinstance(effect, StoreWatch | StoreUnwatch):  # its store is polled
             assert not isinstance(effect, Authenticate), "nobody is authenticated here"
             self.server.perform_store_effect(effect, self.store, now=self.now)
@@ -220,7 +220,7 @@ class World:
             for machine in machines:
                 machine.handle_timeout(now=self.now)
             for peer in peers:
-                peer.pull()
+                peer.wake()
             self.run_pending()
         else:
             raise AssertionError("a deadline that does not pass")
@@ -228,15 +228,15 @@ class World:
 
 
 class Peer:
-    """A connection or pipe of the server."""
+    """A connection or pipe of the server. It is the driver of its machine."""
 
     def __init__(self, world: World, machine: Any) -> None:
         self.world, self.sent, self.is_closed = world, bytearray(), False
-        self.machine: ServerConnection | ServerPipe = machine(
+        self.machine: ServerConnection | ServerPipe | Http2Connection = machine(
             world.server, driver=self, now=world.now
         )
 
-    def pull(self) -> None:
+    def wake(self) -> None:
         for _ in range(100_000):
             self.world.steps += 1
             match self.machine.next_effect():
@@ -253,13 +253,13 @@ class Peer:
         self.sent.clear()
         for piece in pieces:
             self.machine.receive_data(piece, now=self.world.now)
-            self.pull()
+            self.wake()
             self.world.run_pending()
         return bytes(self.sent)
 
     def end(self) -> None:
         self.machine.receive_eof(now=self.world.now)
-        self.pull()
+        self.wake()
         self.world.run_pending()
 
 
