@@ -9,6 +9,7 @@ import threading
 from collections import deque
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, overload
 
 import sansmcp
@@ -19,23 +20,29 @@ from sansmcp.codecs.conversion import check_convertible
 from sansmcp.effects import (
     AbortExchange,
     AuthEffect,
+    LoadCredentials,
     MakeKey,
     OpenExchange,
     ProcessEffect,
     SignJwt,
     TransportEffect,
+    UnlockCredentials,
 )
 from sansmcp.events import ClientEvent, Reconnecting, ServerRequestCancelled
 from sansmcp.messages import Params, RequestId
 from sansmcp.types import Self, Unpack, escape_controls
 from sansmcp_local import log_first_failure, log_unexpected
+from sansmcp_threads import ThreadPool
 
-from ._loops import Loop, Task
+from ._loops import Event, Loop, Task
 from ._machine import PendingResult, TimeoutScheduler
 
 _logger = logging.getLogger("sansmcp")
 
 Converted = TypeVar("Converted")
+
+_SAVE_TIMEOUT = 5.0
+"""Seconds for which a client that closes waits for the storage of its credentials."""
 
 RequestHandler: TypeAlias = Callable[
     [sansmcp.ServerRequest], Awaitable[Mapping[str, Any]] | Mapping[str, Any]
@@ -121,7 +128,10 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
         self._loop = loop
         self._scheduler = TimeoutScheduler(loop, self.next_deadline, self.handle_timeout)
         self._answering: dict[RequestId, tuple[sansmcp.ServerRequest, Task]] = {}
-        self._storing: threading.Thread | None = None
+        self._storing: ThreadPool | None = None
+        """One thread at most, which calls a storage that may block."""
+        self._saved: Event | None = None
+        """Set when the storage has performed the last effect that changes it."""
         self._reports = 0
         """Number of progress reports whose awaitables are not finished."""
         self._is_over = False
@@ -431,6 +441,7 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
         self._check_loop()
         self.begin_close()
         await self._is_closed.wait()
+        await self._all_saved()
 
     def _check_loop(self) -> None:
         if not self._loop.is_here():
@@ -459,7 +470,11 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
     async def _open(self) -> None:
         """Do the handshake. Raises CallError if it fails."""
         self.begin_session()
-        await self._is_open.wait()
+        try:
+            await self._is_open.wait()
+        except Exception:
+            await self._all_saved()
+            raise
 
     def run_pending(self) -> None:
         if self._is_over:
@@ -553,24 +568,46 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
         if is_signing or not getattr(authorization.credentials, "may_block", False):
             super().perform_auth(effect)
             return
-        # A daemon thread: a person who does not answer must not keep the program from ending.
-        arguments = (effect, self._storing)
-        self._storing = threading.Thread(target=self._store_in_thread, args=arguments, daemon=True)
-        self._storing.start()
+        if self._storing is None:
+            self._storing = ThreadPool(1)
+        ended = self._loop.event()
+        try:
+            self._storing.submit(partial(self._store_in_thread, effect, ended))
+        except RuntimeError as error:  # the system has no more threads
+            if isinstance(effect, UnlockCredentials):
+                super().perform_auth(effect)  # others wait for the lock, and no thread is left
+            else:
+                self.auth_ended(effect, error)
+            return
+        if not isinstance(effect, LoadCredentials):
+            self._saved = ended
 
-    def _store_in_thread(self, effect: AuthEffect, before: threading.Thread | None) -> None:
-        if before is not None:
-            before.join()  # so that nothing is unlocked before it has been saved
+    def _store_in_thread(self, effect: AuthEffect, ended: Event) -> None:
         try:
             result = self.auth_result(effect)
         except BaseException as error:  # such as SystemExit: the login would wait for ever
             result = RuntimeError(f"the storage of credentials has raised {error!r}")
         with suppress(RuntimeError):  # the loop has ended
-            self._loop.run_soon(self._stored, effect, result)
+            self._loop.run_soon(self._stored, effect, result, ended)
 
-    def _stored(self, effect: AuthEffect, result: Any) -> None:
+    def _stored(self, effect: AuthEffect, result: Any, ended: Event) -> None:
         self.auth_ended(effect, result)
         self.run_pending()
+        ended.set()
+
+    async def _all_saved(self) -> None:
+        """Wait for the storage: its thread is a daemon, and ends with the program."""
+        if not await self._loop.within(_SAVE_TIMEOUT, self._wait_until_saved):
+            _logger.warning(
+                "the storage of credentials did not return within %g s, and the client closes "
+                "without waiting for it. If the program ends before it returns, a new token is "
+                "lost, and the next program has to log in again",
+                _SAVE_TIMEOUT,
+            )
+
+    async def _wait_until_saved(self) -> None:
+        while (saved := self._saved) is not None and not saved.is_set():
+            await saved.wait()
 
     def unexpected(self, error: Exception) -> None:
         log_unexpected(error)

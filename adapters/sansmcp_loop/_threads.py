@@ -203,8 +203,8 @@ class HandlerThreads:
     def start(self, call: sansmcp.ServerCall, handler: Handler) -> None:
         """Run a handler as soon as there is a thread for it."""
         call.driver = handle = CallFromThread(call, self._serving)
-        self._calls.add(handle)
         self._workers.submit(partial(self._work, call, handle, handler))
+        self._calls.add(handle)
 
     def submit(
         self, work: Callable[[], Any], done: Callable[[Any, Exception | None], None]

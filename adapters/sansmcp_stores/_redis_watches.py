@@ -104,10 +104,11 @@ class RedisWatches:
             must_ring = bool(self._touched) and not self._is_rung
             if must_ring and self._thread is None:
                 must_ring = False
-                self._thread = threading.Thread(
+                thread = threading.Thread(
                     target=self._run, name="sansmcp redis watches", daemon=True
                 )
-                self._thread.start()
+                thread.start()
+                self._thread = thread  # after that: a system without threads may have one later
             self._is_rung |= must_ring
             functions = [
                 self._channels[channel][log][name]

@@ -102,6 +102,7 @@ class StoreWorker(Generic[Operation, Returned]):
 
         Raises:
             LocalProtocolError: the store is closed.
+            RuntimeError: the system has no thread for the store.
         """
         loop = current_loop()
         submitted = _Submitted[Operation, Returned](operation, size, loop, loop.event())
@@ -109,8 +110,8 @@ class StoreWorker(Generic[Operation, Returned]):
         with self._changed:
             if self._is_closed:
                 raise LocalProtocolError("The store is closed")
-            self._waiting.append(submitted)
             self._start()
+            self._waiting.append(submitted)
         await submitted.is_done.wait()
         outcome = submitted.outcome
         if not isinstance(outcome, Exception):
@@ -126,8 +127,8 @@ class StoreWorker(Generic[Operation, Returned]):
         self._check_process()
         with self._changed:
             if not self._is_closed:
-                self._must_look = True
                 self._start()
+                self._must_look = True
 
     def close(self) -> None:
         """Perform what waits, and end the thread; return when it has ended.
@@ -155,8 +156,9 @@ class StoreWorker(Generic[Operation, Returned]):
     def _start(self) -> None:
         """Start the thread, or wake it; called with the lock."""
         if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
-            self._thread.start()
+            thread = threading.Thread(target=self._run, name=self._name, daemon=True)
+            thread.start()
+            self._thread = thread  # after that: a system without threads may have one later
         else:
             self._changed.notify()
 

@@ -36,13 +36,21 @@ class ThreadPool:
         self._begin()
 
     def submit(self, work: _Work) -> None:
-        """Run ``work`` in a thread, with the caller's context variables. It must not raise."""
+        """Run ``work`` in a thread, with the caller's context variables. It must not raise.
+
+        Raises:
+            RuntimeError: the pool has no thread, and the system has none for it.
+        """
         work = partial(contextvars.copy_context().run, work)
         if self._process != os.getpid():
             self._begin()  # this process was forked, and has none of the threads
         with self._moved:
             self._waiting.append(work)
-            self._wake_thread()
+            try:
+                self._wake_thread()
+            except RuntimeError:
+                self._waiting.pop()  # the caller is told that it does not run
+                raise
 
     def join_all(self, seconds: float) -> bool:
         """End all threads as soon as they are idle, and wait up to ``seconds`` for that.

@@ -11,6 +11,7 @@ import sansmcp_blocking
 from sansmcp import LocalProtocolError
 from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp_blocking import Call
+from sansmcp_threads import ThreadPool
 from sansmcp_threads._driver import ThreadedServerCall
 
 from .conftest import PATIENCE, Start, ToolApp, wait_for_event
@@ -147,3 +148,20 @@ def test_a_call_whose_turn_comes_too_late_is_not_begun(
 def test_threads_that_there_are_not(start: Start) -> None:
     with pytest.raises(LocalProtocolError, match="There must be a thread for handlers, not 0"):
         start(threads=0)
+
+
+def test_what_is_refused_because_there_are_no_threads_is_not_run_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fail(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    pool, ran, done = ThreadPool(1), list[str](), threading.Event()
+    with monkeypatch.context() as patched:
+        patched.setattr(threading.Thread, "start", fail)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            pool.submit(lambda: ran.append("refused"))
+    pool.submit(lambda: ran.append("later"))
+    pool.submit(done.set)
+    assert done.wait(PATIENCE)
+    assert ran == ["later"]

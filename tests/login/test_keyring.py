@@ -25,6 +25,7 @@ from sansmcp.auth.options import Authorization
 from sansmcp.credentials import CredentialsKey
 from sansmcp.errors import AuthorizationFailed
 from sansmcp_login import FileCredentials, KeyringCredentials, LoopbackLogin
+from sansmcp_threads import ThreadPool
 
 from .protected_server import protected_server
 
@@ -45,6 +46,9 @@ class TestKeyring(KeyringBackend):
         self.prompts = 0
         self.answered = threading.Event()
         self.answered.set()
+        self.saving = threading.Event()
+        self.may_save = threading.Event()
+        self.may_save.set()
 
     def get_password(self, service: str, username: str) -> str | None:
         if not self.answered.is_set():
@@ -56,6 +60,8 @@ class TestKeyring(KeyringBackend):
 
     def set_password(self, service: str, username: str, password: str) -> None:
         self._check()
+        self.saving.set()
+        assert self.may_save.wait(60)
         self.secrets[service, username] = password
 
     def delete_password(self, service: str, username: str) -> None:
@@ -265,3 +271,118 @@ def test_a_client_closes_while_the_keyring_asks(system: TestKeyring, tmp_path: P
 
     asyncio.run(close())
     system.answered.set()
+
+
+async def _close_on_asyncio(
+    url: str, authorization: Authorization, system: TestKeyring, pause: float
+) -> None:
+    async with sansmcp_asyncio.connect(url, authorization=authorization) as client:
+        calling = asyncio.ensure_future(client.list_tools())
+        while not system.saving.is_set():
+            await asyncio.sleep(0.01)
+        calling.cancel()
+        asyncio.get_running_loop().call_later(pause, system.may_save.set)
+
+
+async def _close_on_trio(
+    url: str, authorization: Authorization, system: TestKeyring, pause: float
+) -> None:
+    async def let_it_save() -> None:
+        await trio.sleep(pause)
+        system.may_save.set()
+
+    async with trio.open_nursery() as nursery:
+        async with sansmcp_trio.connect(url, authorization=authorization) as client:
+            async with trio.open_nursery() as calling:
+                calling.start_soon(client.list_tools)
+                while not system.saving.is_set():
+                    await trio.sleep(0.01)
+                calling.cancel_scope.cancel()
+            nursery.start_soon(let_it_save)
+        assert len(system.secrets) == 1
+
+
+@pytest.mark.parametrize("name", ["asyncio", "trio"])
+def test_a_client_that_closes_waits_until_a_new_token_is_saved(
+    name: str, system: TestKeyring, tmp_path: Path
+) -> None:
+    """The program may end next, and with it the thread that saves."""
+    system.may_save.clear()
+    credentials = KeyringCredentials(tmp_path)
+    with protected_server() as server, LoopbackLogin(open_browser=server.browse) as login:
+        server.open_to = "connecting"
+        authorization = Authorization(login=login, credentials=credentials)
+        if name == "trio":
+            trio.run(_close_on_trio, server.url, authorization, system, 0.1)
+        else:
+            asyncio.run(_close_on_asyncio(server.url, authorization, system, 0.1))
+        assert len(system.secrets) == 1
+    (key,) = credentials.stored_keys()
+    assert credentials.try_lock(key)  # the lock was released, too
+
+
+def test_a_client_waits_a_bounded_time_for_its_storage(
+    system: TestKeyring,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("sansmcp_loop._client._SAVE_TIMEOUT", 0.01)
+    system.may_save.clear()
+    with protected_server() as server, LoopbackLogin(open_browser=server.browse) as login:
+        server.open_to = "connecting"
+        authorization = Authorization(login=login, credentials=KeyringCredentials(tmp_path))
+        asyncio.run(_close_on_asyncio(server.url, authorization, system, 60))
+    system.may_save.set()
+    assert "the storage of credentials did not return within 0.01 s" in caplog.text
+
+
+def no_more_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no thread of a pool start."""
+    start = threading.Thread.start
+
+    def fail(thread: threading.Thread) -> None:
+        if thread.name == "sansmcp":
+            raise RuntimeError("can't start new thread")
+        start(thread)
+
+    monkeypatch.setattr(threading.Thread, "start", fail)
+
+
+def test_a_login_ends_where_the_system_has_no_more_threads(
+    system: TestKeyring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_more_threads(monkeypatch)
+
+    async def answer(sleep: Callable[[float], Awaitable[Any]]) -> None:
+        await sleep(0)
+
+    with protected_server() as server:
+        authorization = Authorization(login=str, credentials=KeyringCredentials(tmp_path))
+        with pytest.raises(AuthorizationFailed, match="can't start new thread"):
+            asyncio.run(_asyncio_client(server.url, authorization, answer))
+
+
+def test_a_lock_is_released_where_the_system_has_no_more_threads(
+    system: TestKeyring, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are gone when the lock is held and the thread that has saved has ended."""
+    credentials = KeyringCredentials(tmp_path)
+
+    def refuse(pool: ThreadPool, work: Callable[[], None]) -> None:
+        raise RuntimeError("can't start new thread")
+
+    def save(*_: object) -> None:
+        monkeypatch.setattr(ThreadPool, "submit", refuse)
+        raise KeyringError("full")
+
+    monkeypatch.setattr(system, "set_password", save)
+
+    async def answer(sleep: Callable[[float], Awaitable[Any]]) -> None:
+        await sleep(0)
+
+    with protected_server() as server, LoopbackLogin(open_browser=server.browse) as login:
+        authorization = Authorization(login=login, credentials=credentials)
+        with pytest.raises(AuthorizationFailed, match="cannot be stored"):
+            asyncio.run(_asyncio_client(server.url, authorization, answer))
+    assert credentials.try_lock(CredentialsKey(server.url))

@@ -317,3 +317,25 @@ def test_a_process_that_forks(is_used_before: bool) -> None:
         if is_used_before:
             thread.join(20)
         assert asyncio.run(worker.submit("after")) == ("after", "done")
+
+
+@on_both
+def test_a_system_without_threads_that_has_one_later(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = Recorder()
+
+    def fail(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with working(recorder) as worker:
+
+        async def main() -> object:
+            with monkeypatch.context() as patched:
+                patched.setattr(threading.Thread, "start", fail)
+                with pytest.raises(RuntimeError, match="can't start new thread"):
+                    await worker.submit("refused")
+            return await worker.submit("one")
+
+        assert run(main) == ("one", "done")
+    assert recorder.batches == [["one"]]
