@@ -217,8 +217,9 @@ class Limits:
     stream_idle_timeout: float = 45.0
     """How long an event stream that a client can resume, or make again as a subscription, may bring
     no byte before the client does so: three comments of our servers, which send one every 15 s, and
-    less than the 60 s after which a call times out by default. undici: 300 for bodies, Envoy: 300
-    for streams.
+    less than the 60 s after which a call times out by default. The same holds for the response to a
+    call with a key (docs/reclaim.md), from its request on. undici: 300 for bodies, Envoy: 300 for
+    streams.
     """
 
     max_pending_calls: int = 1024

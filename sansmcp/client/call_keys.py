@@ -74,6 +74,10 @@ class Cut:
     reason: str
     wait: float = 0.0
     """Seconds that the server wants the client to wait."""
+    is_silent: bool = False
+    """True if nothing came for too long on a connection that is open: a proxy may hold the response
+    back until it is complete.
+    """
 
 
 @attrs.frozen
@@ -273,7 +277,7 @@ class CallKeys:
             if key.received > received:
                 received, ends = key.received, key.now + self._seconds
                 attempt = 0
-            elif key.was_attached:
+            elif key.was_attached or (isinstance(answer, Cut) and answer.is_silent):
                 ends = key.now + self._seconds
             attempt += 1
             delay = self._delay(attempt) + wait

@@ -782,8 +782,11 @@ class Client:
             if has_more:
                 self._process_exchange(exchange)
             stream = found.stream
-            if stream is not None and stream.is_watched and reader.is_stream:
-                self._arm_stream_idle(stream)
+            if stream is not None and stream.is_watched:
+                if reader.is_stream:
+                    self._arm_stream_idle(stream)
+                else:
+                    stream.heard_at = now
 
     def receive_process_part(self, part: ProcessPart, *, now: float) -> None:
         """Feed a part of the server process (StartProcess). Pull effects and events afterwards.
@@ -1173,12 +1176,10 @@ class Client:
             if request.turn is not None:
                 self._drop_turn(request, request.turn)
         body = request.encode(self._meta_of(request))
-        method, params = request.method, request.sent_params
-        if key is not None and key.next is Next.REST:
-            method, params = EXTENSION, _NO_META
-        mirrored = self._mirrored_headers(method, params)
-        if key is not None and key.next is not Next.CALL:
-            mirrored = (*mirrored, NEW_CONNECTION)
+        if key is None or key.next is Next.CALL:
+            mirrored = self._mirrored_headers(request.method, request.sent_params)
+        else:
+            mirrored = self._headers_after_cut(request, key)
         request.exchange = self._open(
             ForRequest(request.number), b"POST", body, stream=request.stream, mirrored=mirrored
         )
@@ -1188,6 +1189,9 @@ class Client:
                 self._http_sse.expect(wait, self._now)
         elif request.stream.is_subscription:
             self._arm_stream_idle(request.stream)
+        elif request.stream.is_keyed:
+            deadline = self._now + request.stream.idle_limit
+            self._timers.set(Timer.STREAM_IDLE, request.number, deadline)
 
     def _new_stream(self, request: PendingRequest) -> Stream | None:
         """Return the stream of a request; None if a shared stream carries the response."""
@@ -1974,6 +1978,12 @@ class Client:
             return traced
         return (*self._tools.headers_for(method, params), *traced)
 
+    def _headers_after_cut(self, request: PendingRequest, key: CallKey) -> Headers:
+        method, params = request.method, request.sent_params
+        if key.next is Next.REST:
+            method, params = EXTENSION, _NO_META
+        return (*self._mirrored_headers(method, params), NEW_CONNECTION)
+
     def _open(
         self,
         purpose: Purpose,
@@ -2415,8 +2425,13 @@ class Client:
             exchange = self._standalone_exchange
         else:
             request = self._request(number)
-            assert request.exchange is not None
+            if request.exchange is None:  # it waits to be sent again
+                return
             exchange = request.exchange
+            until = stream.heard_at + stream.idle_limit
+            if until > self._now:
+                self._timers.set(Timer.STREAM_IDLE, number, until)
+                return
         if not is_reading or self._has_enough_events():  # received data may be unread
             self._arm_stream_idle(stream)
             return
@@ -2435,7 +2450,7 @@ class Client:
         assert call.exchange is not None
         self._http.abort(call.exchange)
         call.exchange = None
-        self._reclaim(call, Cut(reason))
+        self._reclaim(call, Cut(reason, is_silent=True))
 
     def _reconnect_silent(self, stream: Stream, exchange: int, reason: str) -> None:
         retry = self._http.open_exchanges[exchange].reader.reconnection_time

@@ -17,13 +17,15 @@ delay before it depends on how the connection ended:
 
 Without an event id a stream cannot be resumed: it is lost, unless its request may be repeated. At
 2026-07-28 no stream has a cursor. Messages on it are no progress there, because the next stream
-starts from the beginning. Its silence counts only for a subscription, which is made again.
+starts from the beginning. Its silence counts only for a subscription, which is made again, and for
+a call with a key (``sansmcp/reclaim``), from the time when it was sent.
 
 Source: 2025-11-25 basic/transports: Resumability and Redelivery; SEP-1699; WHATWG HTML, 9.2.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -75,6 +77,10 @@ class Stream:
         init=False,
     )
     """True if its silence may have to be noticed."""
+    heard_at: float = attrs.field(default=-math.inf, init=False)
+    """Time of the last part of a response that is no event stream, in seconds on the machine's
+    clock; -inf before the first.
+    """
     state: StreamState = attrs.field(default=StreamState.OPENING, init=False)
     was_opened: bool = attrs.field(default=False, init=False)
     """True if the server has responded with an event stream at least once."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from sansmcp import (
 )
 from sansmcp.errors import JsonRpcError
 from sansmcp.events import CallCompleted, CallFailed, ProgressReceived, Reconnecting
-from sansmcp.http import Unsent
+from sansmcp.http import BodyEnd, ResponseHead, Unsent
 from sansmcp.reclaim import CANCEL, EXTENSION
 from sansmcp.trace import Tracer
 
@@ -273,6 +274,66 @@ def test_silence_is_a_cut(harness: KeyedHarness) -> None:
     rest = harness.repeated()
     check_rest(rest, call)
     rest.result()
+    assert ends(harness) == [CallCompleted(handle, {})]
+
+
+@pytest.mark.parametrize(("timeout", "limit"), [(600, 45), (20, 15)])
+def test_so_is_silence_before_the_response_begins(
+    harness: KeyedHarness, timeout: float, limit: float
+) -> None:
+    handle, call = harness.call(timeout=timeout)
+    harness.wait(limit - 1)
+    assert not call.aborted
+    harness.wait(1)
+    assert call.aborted
+    rest = harness.repeated()
+    check_rest(rest, call)
+    rest.result()
+    assert ends(harness) == [CallCompleted(handle, {})]
+
+
+def test_a_proxy_that_holds_the_response_back_ends_no_call(harness: KeyedHarness) -> None:
+    handle, call = harness.call(timeout=600)
+    for _ in range(10):
+        harness.wait(45)
+        assert call.aborted
+        call = harness.repeated()
+    call.result()
+    assert ends(harness) == [CallCompleted(handle, {})]
+
+
+def test_a_response_that_comes_slowly_is_not_silent(harness: KeyedHarness) -> None:
+    handle, call = harness.call(timeout=600)
+    harness.wait(40)
+    body = json.dumps(response(call.id)).encode()
+    call.feed(ResponseHead(status=200, headers=((b"content-type", b"application/json"),)))
+    for piece in (body[:10], body[10:20], body[20:]):
+        harness.wait(40)
+        assert not call.aborted
+        call.feed(BodyData(piece))
+    call.feed(BodyEnd())
+    assert ends(harness) == [CallCompleted(handle, {})]
+
+
+def test_one_that_stops_is(harness: KeyedHarness) -> None:
+    _, call = harness.call(timeout=600)
+    harness.wait(40)
+    call.feed(ResponseHead(status=200, headers=((b"content-type", b"application/json"),)))
+    harness.wait(44)
+    assert not call.aborted
+    harness.wait(1)
+    assert call.aborted
+    check_rest(harness.repeated(), call)
+
+
+def test_a_call_that_waits_to_be_sent_again_is_not_silent(harness: KeyedHarness) -> None:
+    handle, call = harness.call(timeout=600)
+    busy = failed(call.id, -32600, "no", {"reason": "rate_limited"})
+    call.answer(busy, 429, retry_after="60")
+    harness.wait(59)
+    assert harness.requests == []
+    harness.wait(1)
+    harness.repeated().result()
     assert ends(harness) == [CallCompleted(handle, {})]
 
 
