@@ -43,8 +43,12 @@ else:
         serving.wait()
 """
 STOPPING = """
-import asyncio, signal, sys, threading, sansmcp, sansmcp_asyncio
-threading.Timer(3, lambda: signal.raise_signal(getattr(signal, sys.argv[1]))).start()
+import asyncio, signal, sys, threading, time, sansmcp, sansmcp_asyncio
+def stop(number):
+    while getattr(signal.getsignal(number), "__module__", "") != "sansmcp_loop._signals":
+        time.sleep(0.01)
+    signal.raise_signal(number)
+threading.Thread(target=stop, args=[getattr(signal, sys.argv[1])]).start()
 asyncio.run(sansmcp_asyncio.serve(sansmcp.App("a", "1"), http=("127.0.0.1", 0)))
 print("stopped")
 """
