@@ -6,6 +6,7 @@
 # make rest     what make test leaves out; make thorough: further cases of tests
 # make flakes RUNS=20  tests with sockets, processes and threads, several runs at a time: what fails?
 # make conformance   the official conformance suite, against every adapter
+#     CONFORMANCE="--draw 2 --seed 7": all scenarios on trio, half of them on each of the others
 # make requirements  which rules of the protocol are proven, and docs/requirements.md
 # make requirements-proof  break rules of the protocol, and see the tests of each fail
 # make simulate SECONDS=600   worlds of fresh seeds, until one fails or the time is over;
@@ -112,7 +113,7 @@ flakes: $(VENV)/installed-dev
 
 # The verdicts are in build/conformance.json, too.
 conformance: $(VENV)/installed-dev
-	$(BIN)/python -m tests.conformance --json build/conformance.json
+	$(BIN)/python -m tests.conformance --json build/conformance.json $(CONFORMANCE)
 
 SECONDS = 60
 simulate: $(VENV)/installed-dev

@@ -2,6 +2,7 @@
 
 python -m tests.conformance                                # every adapter
 python -m tests.conformance --adapter trio --leg client    # one side of one adapter
+python -m tests.conformance --draw 2 --seed 7              # all on trio, half of them on each other
 python -m tests.conformance --other NAME --url URL --command COMMAND    # somebody else's
 """
 
@@ -9,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import random
 import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -39,7 +41,8 @@ def main() -> int:
     verdicts: dict[str, list[Verdict]] = {}
     for examined in _peers(options):
         with examined as peer:
-            verdicts[peer.name] = list(_examine(peer, chosen, options.jobs))
+            share = _drawn(chosen, peer.name, options)
+            verdicts[peer.name] = list(_examine(peer, share, options.jobs))
         print("\n".join(_table(peer.name, verdicts[peer.name])), flush=True)
     if options.json is not None:
         options.json.parent.mkdir(parents=True, exist_ok=True)
@@ -55,6 +58,14 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--revision", action="append", choices=(*OLDER, *REVISIONS))
     parser.add_argument("--scenario", action="append", help="by name; default: all")
     parser.add_argument("--jobs", type=int, default=2, help="scenarios at a time")
+    parser.add_argument(
+        "--draw",
+        type=int,
+        default=1,
+        metavar="N",
+        help="try one of N scenarios, drawn for each adapter but the first, which has them all",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of the draw")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the verdicts there, too")
     other = parser.add_argument_group("somebody else's software, instead of our adapters")
     other.add_argument("--other", metavar="NAME")
@@ -69,6 +80,13 @@ def _peers(options: argparse.Namespace) -> Iterator[AbstractContextManager[Peer]
         return
     for name in options.adapter or ADAPTERS:
         yield adapter(name)
+
+
+def _drawn(chosen: list[Scenario], name: str, options: argparse.Namespace) -> list[Scenario]:
+    if options.draw == 1 or name == next(iter(ADAPTERS)):
+        return chosen
+    drawn = random.Random(f"{options.seed} {name}")
+    return [scenario for scenario in chosen if drawn.randrange(options.draw) == 0]
 
 
 def _examine(peer: Peer, chosen: list[Scenario], jobs: int) -> Iterator[Verdict]:
