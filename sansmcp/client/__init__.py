@@ -22,6 +22,7 @@ table says so.
 ``exchange``             one HTTP exchange and its purpose
 ``reader``               one HTTP response: parts in, outcomes out
 ``message_decoder``      messages of a server: read strictly, else as far as they mean one thing
+``message_encoder``      messages of the client as bytes, and the headers that repeat parts of them
 ``unread``               texts of a server that are no responses, to be quoted in errors
 ``http_heads``           the heads of HTTP requests; refusals
 ``authorizing``          the authorization of one client; requests that wait for it

@@ -25,8 +25,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-import attrs
-
 from ..auth.flow import GiveUp
 from ..auth.options import Authorization
 from ..codecs import json, jsonrpc
@@ -84,17 +82,13 @@ from ..messages import (
 )
 from ..meta_keys import (
     ACKNOWLEDGED,
-    CAPABILITIES,
-    CLIENT_INFO,
     LISTEN,
     NAMED,
     OWN_META,
     SUBSCRIPTION_ID,
-    VERSION,
 )
 from ..observer import both
 from ..process import ProcessPart
-from ..reclaim import CANCEL, EXTENSION
 from ..revisions import REVISIONS
 from ..states import ClientState, OpeningState
 from ..tasks import CANCEL as CANCEL_TASK
@@ -102,7 +96,6 @@ from ..timers import Timer, TimerTable
 from ..types import STDIO, Idle, Unpack, assert_never
 from .cache import Cache
 from .call_keys import (
-    NEW_CONNECTION,
     Answer,
     CallKey,
     CallKeys,
@@ -122,9 +115,10 @@ from .exchange import (
     ForStandaloneStream,
     Purpose,
 )
-from .http_heads import HttpRequest, Refusal, trace_headers
+from .http_heads import HttpRequest, Refusal
 from .input import ServerRequests
 from .message_decoder import MessageDecoder
+from .message_encoder import MessageEncoder
 from .opening import DISCOVER, INITIALIZE, LOCAL_PATIENCE, Opening
 from .options import (
     SAFE_METHODS,
@@ -236,13 +230,12 @@ class Client:
     __slots__ = (
         "__dict__",
         "__weakref__",
-        "_agreed",
         "_by_id",
         "_cache",
         "_calls",
-        "_capabilities",
         "_cursor",
         "_effects",
+        "_encoder",
         "_error",
         "_events",
         "_given_up",
@@ -268,7 +261,6 @@ class Client:
         "_standalone_exchange",
         "_stdio",
         "_timers",
-        "_tools",
         "_turns",
         "_unread",
         "http11",
@@ -317,8 +309,6 @@ class Client:
         self._events: deque[ClientEvent] = deque()
         self._timers = TimerTable()
         self._is_full = False
-        self._agreed = Agreed()
-        self._capabilities = options.declared_capabilities
         self._error: CallError | None = None
         self._opening = Opening(
             options,
@@ -343,7 +333,6 @@ class Client:
         self._keys = CallKeys(random_bytes if options.reclaim else None, options.reconnect, jitter)
         self._server_requests = ServerRequests(options.limits, options.capabilities)
         self._turns: dict[RequestId, Turn] = {}
-        self._tools = ToolHeaders()
         self._cache = Cache(options.limits, options.cache)
         messages = MessageDecoder(options.limits, options.strict)
         self._unread = Unread()
@@ -354,6 +343,7 @@ class Client:
             self._pipes = Stdio(process, messages, self._effects, self._timers)
         self._stdio = self._pipes if url is None else None
         """The same if messages are lines on its pipes; None for HTTP."""
+        self._encoder = MessageEncoder(options, ToolHeaders() if self._stdio is None else None)
         authorizing = authorizing_for(
             options, url if isinstance(target, str) else None, random_bytes, wall_clock
         )
@@ -381,7 +371,7 @@ class Client:
     def shown(self) -> str:
         """The target, and the revision or the state, for a ``repr``."""
         is_ready = self.state is ClientState.READY
-        what = self._agreed.revision.name if is_ready else self.state.name.lower()
+        what = self._encoder.agreed.revision.name if is_ready else self.state.name.lower()
         return f"{self.target} {what}"
 
     @property
@@ -414,7 +404,7 @@ class Client:
             LocalProtocolError: a server sends no request of that method.
         """
         options = self._options = self._options.handling(methods)
-        self._capabilities = options.declared_capabilities
+        self._encoder = MessageEncoder(options, ToolHeaders() if self._stdio is None else None)
         self._server_requests = ServerRequests(options.limits, options.capabilities)
 
     def start(self, *, now: float) -> None:
@@ -522,8 +512,7 @@ class Client:
         if capabilities is not None:
             capabilities = self._options.with_tasks(capabilities)
             json.encode(capabilities)
-        if self._has_mirrored_headers:
-            self._tools.validate_mirrored_params(method, params)
+        self._encoder.check_params(method, params)
         self._check_started()
         self._now = now
         handle = next(self._handles)
@@ -914,12 +903,12 @@ class Client:
             case Failed(error):
                 self._fail(error)
             case Confirm(agreed):
-                self._agreed = agreed
+                self._encoder.agree(agreed)
                 self._end_opening_request(complete=True)
                 self._arm_opening()
                 self._post(INITIALIZED)
             case Ready(agreed, event):
-                self._agreed = agreed
+                self._encoder.agree(agreed)
                 self._end_opening_request(complete=True)
                 self._arm_opening()
                 if self._pipes is not None:
@@ -938,19 +927,19 @@ class Client:
         self._arm_opening()
         match outcome:
             case Probe(version):
-                self._agreed = Agreed(REVISIONS[version])
+                self._encoder.agree(Agreed(REVISIONS[version]))
                 self._send_own(Kind.DISCOVER, DISCOVER, None)
             case Initialize(version):
                 from .legacy.handshake import initialize_params
 
-                self._agreed = Agreed()
+                self._encoder.agree(Agreed())
                 params = initialize_params(self._options, version, self._opening.transport)
                 self._send_own(Kind.INITIALIZE, INITIALIZE, params)
             case OpenEventStream():
-                self._agreed = Agreed()
+                self._encoder.agree(Agreed())
                 self._open_event_stream()
             case Retry(delay, attempt, reason):
-                self._agreed = Agreed()
+                self._encoder.agree(Agreed())
                 self._events.append(
                     Reconnecting(call=None, delay=delay, attempt=attempt, reason=reason)
                 )
@@ -999,7 +988,7 @@ class Client:
 
     def _open_standalone_stream(self) -> None:
         """Open the standalone stream, if the revision has one and the settings allow it."""
-        has_one = self._agreed.revision.standalone_stream and not self._opening.is_shared
+        has_one = self._encoder.agreed.revision.standalone_stream and not self._opening.is_shared
         if has_one and self._options.standalone_stream and self._opening.is_ready:
             assert self._cursor is not None
             cursor = self._cursor(self.limits.max_seen_event_ids)
@@ -1107,7 +1096,7 @@ class Client:
             self._post(cancellation_by(key))
         if self._stdio is not None and self._stdio.close(self._now):
             return
-        if error is None and self._agreed.session_id is not None:
+        if error is None and self._encoder.agreed.session_id is not None:
             self._open(ForDelete(), b"DELETE")
         elif self._posts.is_empty:
             self._closed()
@@ -1133,13 +1122,14 @@ class Client:
         """Send a call, or ask for the state of its task."""
         if call.task is None:
             self._send(call)
-        elif self._agreed.is_modern:
+        elif self._encoder.agreed.is_modern:
             call.procedure = follow_task(call.task, None)
             self._go_on(call)
         else:
+            version = self._encoder.agreed.revision.name
             text = (
-                f"{self._agreed.revision.name}, which the server now speaks, has no tasks, so the "
-                "outcome of the task is unknown"
+                f"{version}, which the server now speaks, has no tasks, so the outcome of the task "
+                "is unknown"
             )
             self._fail_call(call, call.error(TaskLost, text))
 
@@ -1154,7 +1144,7 @@ class Client:
         self._by_id.pop(request.id, None)
         key = request.key
         if key is not None and key.next is not Next.CALL:
-            if not self._agreed.is_modern:  # another server has taken the place of its own
+            if not self._encoder.agreed.is_modern:  # another server has taken the place of its own
                 self._reclaim(request, Unknown(None, never_arrived=False))
                 return
             request.id = key.id
@@ -1167,7 +1157,7 @@ class Client:
         if request is self._opening_request:
             self._opening.sent(request.id)
         if self._stdio is not None:
-            self._stdio.write(request.encode(self._meta_of(request)))
+            self._stdio.write(self._encoder.request(request))
             return
         if request.stream is None:
             request.stream = self._new_stream(request)
@@ -1175,11 +1165,8 @@ class Client:
             request.stream.restarted()
             if request.turn is not None:
                 self._drop_turn(request, request.turn)
-        body = request.encode(self._meta_of(request))
-        if key is None or key.next is Next.CALL:
-            mirrored = self._mirrored_headers(request.method, request.sent_params)
-        else:
-            mirrored = self._headers_after_cut(request, key)
+        body = self._encoder.request(request)
+        mirrored = self._encoder.request_headers(request)
         request.exchange = self._open(
             ForRequest(request.number), b"POST", body, stream=request.stream, mirrored=mirrored
         )
@@ -1198,7 +1185,7 @@ class Client:
         if self._opening.is_shared:
             return None
         cursor = None
-        if self._agreed.revision.resumption:
+        if self._encoder.agreed.revision.resumption:
             assert self._cursor is not None
             cursor = self._cursor(self.limits.max_seen_event_ids)
         return Stream(
@@ -1231,8 +1218,10 @@ class Client:
             self._fail_call(request, result, complete=True)
             return
         if request.method == "tools/list":
-            result = self._record_tools(result)
-        if self._agreed.revision.caching and request.cache_generation == self._cache.generation:
+            result, rejected = self._encoder.record_tools(result)
+            self._events.extend(rejected)
+        is_current = request.cache_generation == self._cache.generation
+        if is_current and self._encoder.agreed.revision.caching:
             self._cache.insert(request.method, request.sent_params, result, self._now)
         self._end_call(request, CallCompleted(request.number, result), complete=True)
 
@@ -1320,9 +1309,10 @@ class Client:
         if request.key is not None:
             self._post(cancellation_by(request.key))
             return
-        abort_suffices = self._agreed.is_modern and not self._opening.is_shared
+        is_modern = self._encoder.agreed.is_modern
+        abort_suffices = is_modern and not self._opening.is_shared
         if request.id is not None and not abort_suffices:
-            if self._agreed.is_modern and request.method == TASK_METHOD and self._options.tasks:
+            if is_modern and request.method == TASK_METHOD and self._options.tasks:
                 self._given_up[request.id] = None
                 if len(self._given_up) > _MAX_GIVEN_UP:
                     del self._given_up[next(iter(self._given_up))]
@@ -1380,7 +1370,7 @@ class Client:
     def _gets_key(self, request: PendingRequest) -> bool:
         """Return True if the response of a request is to be had by a key after a cut."""
         is_call = request.method == TASK_METHOD and request.kind is Kind.CALL
-        return is_call and self._keys.place is not None and self._agreed.is_modern
+        return is_call and self._keys.place is not None and self._encoder.agreed.is_modern
 
     def _reclaim(self, call: PendingRequest, answer: Answer) -> None:
         """Act on a cut of a call with a key, or on an answer that is not its response."""
@@ -1472,7 +1462,7 @@ class Client:
         is_about_version = (
             error is not None
             and error.id is None
-            and self._agreed.is_modern
+            and self._encoder.agreed.is_modern
             and request.may_renegotiate(error)
         )
         if error is not None and (error.id == request.id or is_about_version):
@@ -1494,9 +1484,10 @@ class Client:
         if request.key is not None:
             self._keys.arrived(request.key)
             request.key = None
-        is_http = self._stdio is None
-        options = self._options
-        match request.on_response(message, http_status, self._agreed, options, is_http=is_http):
+        agreed, is_mirrored = self._encoder.agreed, self._encoder.mirroring is not None
+        match request.on_response(
+            message, http_status, agreed, self._options, is_mirrored=is_mirrored
+        ):
             case Finished(result=result):
                 self._finish(request, result)
             case NeedsInput(members):
@@ -1525,20 +1516,6 @@ class Client:
         assert head is not None
         return head.headers
 
-    # The headers of tools
-
-    @property
-    def _has_mirrored_headers(self) -> bool:
-        """True if HTTP headers must repeat parts of messages."""
-        return self._agreed.revision.mirrored_headers and self._stdio is None
-
-    def _record_tools(self, result: Any) -> Any:
-        """Record the headers of listed tools; return the list without the invalid ones."""
-        if self._has_mirrored_headers:
-            result, rejected = self._tools.record(result)
-            self._events.extend(rejected)
-        return result
-
     # Procedures of calls
 
     def _go_on(self, call: PendingRequest, answer: StepAnswer | None = None) -> None:
@@ -1548,7 +1525,7 @@ class Client:
             case Ask() as ask:
                 self._ask(call, ask)
             case ToolsListed(result):
-                self._record_tools(result)
+                self._events.extend(self._encoder.record_tools(result)[1])
                 self._go_on(call)
             case TaskReported(wait, input_requests):
                 if input_requests is None or self._on_task_input(call, input_requests):
@@ -1678,7 +1655,7 @@ class Client:
 
     def _cancel_task(self, task: FollowedTask) -> None:
         """Cancel a task at the server, unless it belongs to another client."""
-        if task.is_owned and self._agreed.is_modern:
+        if task.is_owned and self._encoder.agreed.is_modern:
             self._last_id += 1
             self._post(Request(self._last_id, CANCEL_TASK, {"taskId": task.id}))
 
@@ -1738,7 +1715,7 @@ class Client:
         self._events.append(ServerRequestReceived(owner, request))
 
     def _on_server_request(self, request: Request, owner: PendingRequest | None) -> None:
-        if not self._agreed.revision.server_requests:
+        if not self._encoder.agreed.revision.server_requests:
             self._report_violation(f"the request {request.method[:50]!r}", "unexpected_request")
             return
         if owner is not None and owner.turn is not None:
@@ -1819,7 +1796,7 @@ class Client:
 
     def _on_multi_turn_event(self, request: PendingRequest, event: SseEvent) -> None:
         """Handle an event that begins or ends a turn."""
-        if not self._agreed.has_turns or event.data:
+        if not self._encoder.agreed.has_turns or event.data:
             return
         from .legacy.turn import BUFFER_INPUT, INPUT_REQUIRED, Turn
 
@@ -1871,7 +1848,7 @@ class Client:
         Only the HTTP response of a request matters here.
         """
         if self._stdio is not None:
-            if self._stdio.write(self._encode(message)):
+            if self._stdio.write(self._encoder.message(message)):
                 self._on_post(Delivered(message))
             else:
                 self._events.append(MessageUndelivered(message, "the server process ends"))
@@ -1889,13 +1866,8 @@ class Client:
     def _send_posts(self) -> None:
         """Send the next queued messages, as many as may be open."""
         while (post := self._posts.next_post()) is not None:
-            message = post.message
-            mirrored: Headers = ()
-            if isinstance(message, Request | Notification):
-                mirrored = self._mirrored_headers(message.method, message.params or {})
-                if message.method == CANCEL:
-                    mirrored = (*mirrored, NEW_CONNECTION)
-            purpose, body = ForPost(post.number), self._encode(message)
+            purpose, mirrored = ForPost(post.number), self._encoder.message_headers(post.message)
+            body = self._encoder.message(post.message)
             post.exchange = self._open(purpose, b"POST", body, mirrored=mirrored)
 
     def _post_due(self, number: int) -> None:
@@ -1940,50 +1912,6 @@ class Client:
 
     # HTTP exchanges
 
-    def _own_meta(self, *, of_request: bool = True) -> Params:
-        """Return version, capabilities and client info for ``_meta``; empty after a handshake.
-
-        Source: 2026-07-28 basic: ``_meta``; SEP-2575.
-        """
-        if not self._agreed.is_modern:
-            return _NO_META
-        meta: dict[str, Any] = {VERSION: self._agreed.revision.name}
-        if of_request:
-            meta[CAPABILITIES] = self._capabilities
-            if not self._options.anonymous:
-                meta[CLIENT_INFO] = self._options.info
-        return meta
-
-    def _meta_of(self, request: PendingRequest) -> Params:
-        """Return what :meth:`_own_meta` does for a request that may have other capabilities."""
-        meta = self._own_meta()
-        if request.capabilities is None or not meta:
-            return meta
-        return {**meta, CAPABILITIES: request.capabilities}
-
-    def _encode(self, message: Request | Notification | Response | ErrorResponse) -> bytes:
-        """Encode a message, with ``_meta`` if the revision requires it."""
-        if isinstance(message, Request | Notification):
-            meta = self._own_meta(of_request=isinstance(message, Request))
-            if meta:
-                given = message.params or {}
-                params = {**given, "_meta": {**given.get("_meta", {}), **meta}}
-                message = attrs.evolve(message, params=params)
-        return jsonrpc.encode(message)
-
-    def _mirrored_headers(self, method: str, params: Params) -> Headers:
-        """Return the headers that repeat parts of a message."""
-        traced = trace_headers(params, self._options.headers)
-        if not self._has_mirrored_headers:
-            return traced
-        return (*self._tools.headers_for(method, params), *traced)
-
-    def _headers_after_cut(self, request: PendingRequest, key: CallKey) -> Headers:
-        method, params = request.method, request.sent_params
-        if key.next is Next.REST:
-            method, params = EXTENSION, _NO_META
-        return (*self._mirrored_headers(method, params), NEW_CONNECTION)
-
     def _open(
         self,
         purpose: Purpose,
@@ -1997,7 +1925,7 @@ class Client:
         """Open an exchange for an HTTP request, and return its number."""
         http, now = self._http, self._now
         number = http.open(
-            purpose, method, body, self._agreed, stream, last_event_id, mirrored, now
+            purpose, method, body, self._encoder.agreed, stream, last_event_id, mirrored, now
         )
         if http.authorizing is not None:
             self._on_authorization(http.admit(number, now, self._operation_of(purpose)))
@@ -2699,7 +2627,7 @@ class Client:
         if not is_request_id(id):
             return
         call = self._by_id.get(id)
-        if self._agreed.revision.server_requests:
+        if self._encoder.agreed.revision.server_requests:
             self._cancel_server_request(
                 id, reason if isinstance(reason, str) else "cancelled by the server"
             )

@@ -289,7 +289,7 @@ class PendingRequest:
         agreed: Agreed,
         options: ClientOptions,
         *,
-        is_http: bool,
+        is_mirrored: bool,
     ) -> RequestOutcome:
         """Return what the response to a call means.
 
@@ -298,11 +298,10 @@ class PendingRequest:
             http_status: the status of the HTTP response if it was a refusal, else None.
             agreed: what client and server have negotiated.
             options: the settings of the client.
-            is_http: False on stdio, where no headers repeat parts of the request.
+            is_mirrored: True if headers repeat parts of the request.
         """
         if isinstance(message, Response):
             return self._result(message.result, agreed, options)
-        is_mirrored = agreed.revision.mirrored_headers and is_http
         is_mismatch = is_mirrored and message.code == HEADER_MISMATCH
         if is_mismatch and self.method == "tools/call" and not self._has_refetched_tools:
             self._has_refetched_tools = True
