@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import random
-import secrets
 import ssl
 import sys
 import time
@@ -165,7 +164,7 @@ def _new_client(
     return kind(
         target,
         jitter=random.random,
-        random_bytes=secrets.token_bytes,
+        random_bytes=os.urandom,
         wall_clock=time.time,
         **settings,
     )

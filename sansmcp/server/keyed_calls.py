@@ -186,8 +186,10 @@ class KeyedCalls:
         if match is None:
             raise refusals.BAD_KEY(request.id)
         key = match.groups()
-        if key[3]:
-            self._confirm(principal, key[3])
+        for secret in key[3].split(",")[1:]:  # the client has received their responses
+            confirmed = self._calls.get((principal, secret))
+            if confirmed is not None and confirmed.responder is None:
+                self._drop_response(confirmed)
         call = self._calls.get((principal, key[2]))
         if call is not None and not call.is_for(request):
             raise refusals.KEY_IN_USE(request.id)
@@ -210,7 +212,8 @@ class KeyedCalls:
         instance, count, secret, _ = key
         if instance and (instance != self.instance or int(count or 0) < self._forgotten):
             raise refusals.OTHER_PLACE(request.id, data={PLACE: self.place})
-        scopes = scopes_of(self._core, request)
+        has_scopes = self._core.app.options_of(request.method).scopes
+        scopes = scopes_of(self._core, request) if has_scopes else ()
         self._noted += 1
         if self._size >= self._core.limits.max_reclaim_bytes and not self._make_room():
             self._not_noted = self._noted
@@ -220,7 +223,12 @@ class KeyedCalls:
             share = self._shares[principal] = Share()
             self._size += _SHARE_BYTES
         tool = (request.params or {}).get("name")
-        size = _KEY_BYTES + _bytes_of(request.id) + _bytes_of(tool)
+        size = _KEY_BYTES
+        for text in (request.id, tool):
+            if isinstance(text, str):  # Python takes up to 4 bytes for a character
+                size += 4 * len(text)
+        share.size += size
+        self._size += size
         call = self._calls[principal, secret] = KeyedCall(
             principal,
             secret,
@@ -232,7 +240,6 @@ class KeyedCalls:
             request_size,
             scopes,
         )
-        self._grow(call, size)
         return call
 
     def withdraw(self, call: KeyedCall) -> None:
@@ -320,7 +327,8 @@ class KeyedCalls:
             share.spent.append(call)
             return
         call.response, call.http_status = response, http_status
-        self._grow(call, len(response))
+        share.size += len(response)
+        self._size += len(response)
         share.answered.append(call)
         if not share.has_timer:
             self._set_timer(share, call)
@@ -339,17 +347,13 @@ class KeyedCalls:
         assert call.responder is not None
         call.responder.cancel_calls(reason)
 
-    def _confirm(self, principal: str, secrets: str) -> None:
-        """Drop responses that the client has received."""
-        for secret in secrets[1:].split(","):
-            call = self._calls.get((principal, secret))
-            if call is not None and call.responder is None:
-                self._drop_response(call)
-
     def _drop_response(self, call: KeyedCall) -> None:
         """Drop the response of a call that has ended, and its reports, if they are kept."""
-        response = b"" if call.response is None else call.response
-        self._grow(call, -len(response) - call.report_size)
+        size = call.report_size
+        if call.response is not None:
+            size += len(call.response)
+        self._shares[call.principal].size -= size
+        self._size -= size
         call.response, call.report_size = None, 0
         call.reports.clear()
 
@@ -410,8 +414,3 @@ class KeyedCalls:
         """Count bytes that a call takes, or no longer takes."""
         self._shares[call.principal].size += size
         self._size += size
-
-
-def _bytes_of(value: object) -> int:
-    """Return the memory of an id or a name at most: Python takes up to 4 bytes for a character."""
-    return 4 * len(value) if isinstance(value, str) else 0
