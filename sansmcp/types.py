@@ -179,7 +179,13 @@ def escaped(char: str) -> str:
     return f"\\u{code:04x}"
 
 
-_USER = re.compile(r"^([a-zA-Z][a-zA-Z0-9+.-]*:)?(//)?.*@", re.DOTALL)
+_USER = re.compile(
+    r"^([a-zA-Z][a-zA-Z0-9+.-]*:(?=//)|(?:https?|socks[0-9]?[ah]?):)?(//)?.*@",
+    re.DOTALL | re.IGNORECASE,
+)
+"""User and password, after a scheme. What is before a colon without ``//`` can be a token, as in
+``TOKEN:@host``, unless it is the scheme of a server or a proxy.
+"""
 _QUERY = re.compile(r"[?#].*", re.DOTALL)
 _LONG_PART = re.compile(r"(?<=/)(?<!://)[^/]{20,}")
 

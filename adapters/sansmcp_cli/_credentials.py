@@ -61,8 +61,20 @@ def add_account(parser: Options) -> None:
 
 
 def key_of(options: argparse.Namespace, url: str) -> CredentialsKey:
-    """Return the name of the login to a server. Raises LocalProtocolError for a malformed URL."""
-    return CredentialsKey(str(sansmcp.Url.parse(url)), options.account)
+    """Return the name of the login to a server.
+
+    Raises:
+        LocalProtocolError: the URL is malformed.
+        UsageError: it is that of a Unix socket.
+    """
+    parsed = sansmcp.Url.parse(url)
+    if parsed.socket_path is not None:
+        raise UsageError(
+            "Logins (OAuth 2.1) are for http and https URLs; the server at a Unix socket knows the "
+            "user of the client. If it asks for a token, send it with --header 'Authorization: "
+            "Bearer ...'"
+        )
+    return CredentialsKey(str(parsed), options.account)
 
 
 def storage_of(key: CredentialsKey) -> Storage:

@@ -94,6 +94,7 @@ def expire(server: Protected, credentials: Storage | None = None) -> None:
     credentials.save(key, saved.encode())
 
 
+SOCKET = "http+unix://%2Frun%2Fmcp.sock/mcp"
 URL = r"http://[^\s]+/authorize\?[^\s]+"
 
 
@@ -711,6 +712,9 @@ def test_a_system_without_a_keyring(server: Protected, browser: list[str]) -> No
         (("login", "localhost"), "Not a URL, nor the name of a server: 'localhost'"),
         (("whoami", "localhost"), "Not a URL, nor the name of a server: 'localhost'"),
         (("logout", "http://user:secret@localhost/"), "must not contain a user name"),
+        (("login", SOCKET), "Logins (OAuth 2.1) are for http and https URLs"),
+        (("logout", SOCKET), "Logins (OAuth 2.1) are for http and https URLs"),
+        (("whoami", SOCKET), "If it asks for a token, send it with --header"),
         (
             ("login", "--redirect-uri", "http://localhost/", "http://localhost/"),
             "--client-secret-file, --redirect-uri and --issuer need --client-id",

@@ -104,7 +104,13 @@ def test_urls_for_people(url: str, shown: str | None) -> None:
     ("text", "shown"),
     [
         ("http://user:pass/w?rd@h/mcp", "http://...@h/mcp"),
-        ("user:password@h", "user:...@h"),
+        ("user:password@h", "...@h"),
+        ("SECRET:@h", "...@h"),
+        ("SECRET:@h:8080/mcp", "...@h:8080/mcp"),
+        ("http.SECRET:@h", "...@h"),
+        ("redis://:secret@h", "redis://...@h"),
+        ("https:user:secret@h", "https:...@h"),
+        ("Socks5h:user:secret@h", "Socks5h:...@h"),
         ("ftp://h/x?secret", "ftp://h/x?..."),
     ],
 )
@@ -125,7 +131,7 @@ def test_what_was_meant_as_a_url(text: str, shown: str) -> None:
         ("server -psecret -k secret", "server -... -k ..."),
         ("server --=secret --secret5ecret", "server --=... -..."),
         ("server postgres://me:secret@h/db?key=secret", "server postgres://...@h/db?..."),
-        ("server me:secret@h", "server me:...@h"),
+        ("server me:secret@h", "server ...@h"),
         ("server https://h/aSecretOfTwentyLetters", "server https://h/..."),
         ("server /mnt/aSecretOfTwentyLetters/x", "server /mnt/.../x"),
         ("server sk-5ecret", "server ..."),
