@@ -14,6 +14,7 @@ import attrs
 import pytest
 
 import sansmcp
+import sansmcp_asgi
 import sansmcp_threads
 
 from .test_embedding import load
@@ -182,6 +183,61 @@ def test_other_hosts_and_pages(function: ModuleType, headers: dict[str, str], re
     response = answer_to(function, event(body=b"{}", headers=headers.items()))
     assert response["statusCode"] == 403
     assert json.loads(response["body"])["error"]["data"]["reason"] == reason
+
+
+# Pages of other origins
+
+ORIGIN = "https://app.example.com"
+CORS = (
+    ("access-control-allow-origin", ORIGIN),
+    ("access-control-expose-headers", "mcp-session-id, www-authenticate, retry-after"),
+    ("vary", "Origin"),
+)
+"""What the configuration of a function URL or an API adds, with its settings for MCP."""
+
+
+def answer_of_gateway(function: ModuleType, made: dict[str, Any]) -> tuple[int, list[Any]]:
+    """Status and headers that a page gets from a gateway with its own CORS configuration.
+
+    It answers preflights itself, and adds its headers to what the function has sent.
+    """
+    if made["requestContext"]["http"]["method"] == "OPTIONS":
+        return 204, [*CORS, ("access-control-allow-headers", "authorization,content-type")]
+    answer = answer_to(function, made)
+    return answer["statusCode"], [*answer["headers"].items(), *CORS]
+
+
+def count(headers: list[Any]) -> list[int]:
+    """How often each header comes of which a browser takes one."""
+    return [[name.lower() for name, _ in headers].count(name) for name, _ in CORS]
+
+
+@pytest.mark.parametrize(("cors", "expected"), [(False, [1, 1, 1]), (True, [2, 2, 2])])
+def test_the_gateway_adds_the_headers_for_pages(
+    function: ModuleType, monkeypatch: pytest.MonkeyPatch, cors: bool, expected: list[int]
+) -> None:
+    """Each once, on successes and refusals: with ``cors`` a browser would see each twice."""
+    policy = sansmcp.SecurityPolicy(allowed_hosts=(HOST,), allowed_origins=(ORIGIN,), cors=cors)
+    mcp = sansmcp_asgi.asgi_app(
+        function.tools,
+        sessions=False,
+        resumable=False,
+        reclaim=False,
+        policy=policy,
+        graceful_timeout=0,
+    )
+    monkeypatch.setattr(function, "mcp", mcp)
+    page = {"origin": ORIGIN}
+    status, headers = answer_of_gateway(function, event("OPTIONS", headers=page.items()))
+    assert (status, count(headers)) == (204, [1, 1, 1])
+    for made, wanted in (
+        (request_of("tools/list", {}, **page), 200),
+        (event("GET", headers=page.items()), 405),
+        (event(body=b"{", headers=page.items()), 400),
+        (event(path="/elsewhere", headers=page.items()), 404),
+    ):
+        status, headers = answer_of_gateway(function, made)
+        assert (status, count(headers)) == (wanted, expected)
 
 
 def request_of(method: str, params: dict[str, Any], **headers: str) -> dict[str, Any]:
