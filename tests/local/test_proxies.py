@@ -510,3 +510,5 @@ def test_a_login_with_the_command(
     monkeypatch.setenv("HTTPS_PROXY", squid.url)
     listed = run_in_process("list", "--json", "--ca", inside.file, protected.url, "tools")
     assert json.loads(listed.out) == {"tools": []}
+    called = run_in_process("call", "--json", "--ca", inside.file, protected.url, "any")
+    assert json.loads(called.out) == {"content": []}
