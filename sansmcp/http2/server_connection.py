@@ -168,7 +168,8 @@ class ServerConnection:
         if self._deadline is not None:  # calls may have ended whose Wake effects were not performed
             self._ready.update(dict.fromkeys(self._streams.values()))
         self._pull_streams()
-        if self._server.is_leaving and not self._is_leaving and self._frames.is_open:
+        is_open = self._frames.is_open and not self._is_over
+        if self._server.is_leaving and is_open and not self._is_leaving:
             self._is_leaving = True
             return SendBytes(self._h2.data_to_send() + encode_goaway())
         if data := self._take_bytes():

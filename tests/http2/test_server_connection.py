@@ -511,3 +511,13 @@ def test_more_streams_than_allowed_end_the_connection(harness: ServerHarness) ->
     harness.takes = False
     assert harness.feed(one_more).closed
     assert harness.refusals == ["malformed_http2"]
+
+
+def test_a_server_that_stops_sends_nothing_on_a_connection_that_has_ended(
+    harness: ServerHarness,
+) -> None:
+    harness.call()
+    harness.connection.connection_lost(now=0.0)
+    assert harness.turn().closed
+    harness.machine.server.shut_down(now=0.0)
+    harness.turn()  # which fails if there is anything after the end
