@@ -96,10 +96,17 @@ class HandlerOptions:
     """Seconds before a call of this handler gets an event stream; None: the server's setting."""
     task: TaskRule | Callable[[Any], TaskRule] = None
     """When a call of this handler becomes a task; None: the server's setting."""
-    restartable: bool = False
-    """True if another instance may call the handler of a task again if this one dies."""
+    restartable: bool | Callable[[Request], bool] = False
+    """True if another instance may call the handler of a task again if this one dies, or a function
+    that returns this for a request. It does not raise.
+    """
     scopes: tuple[str, ...] | Callable[[Request], Collection[str]] = ()
     """The scopes that a request for this handler needs, or a function that returns them."""
+
+    def is_restartable(self, request: Request) -> bool:
+        """True if another instance may call the handler again for this request."""
+        rule = self.restartable
+        return rule(request) if callable(rule) else rule
 
 
 @attrs.define(eq=False)

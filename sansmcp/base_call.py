@@ -161,7 +161,8 @@ class BaseCall(abc.ABC, Generic[Result, Done]):
         """Save a state, and wait until the store has it.
 
         What follows may run twice: if this instance dies, another one calls the handler again with
-        that state as ``saved_state``. Nothing is saved before the call is a task.
+        that state as ``saved_state``. Nothing is saved before the call is a task. In a tool of
+        :mod:`sansmcp_tools` call the method of its context instead.
 
         Args:
             state: any JSON value.

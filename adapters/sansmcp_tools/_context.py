@@ -6,6 +6,9 @@ repeats its request with the answer. The function is then called again from its 
 question that was answered before returns at once. So the questions must come in the same order,
 which is checked: the answers travel with a digest of their questions.
 
+A function that saves its progress is called again with what it has saved, which stands for all that
+came before: the questions of that time are forgotten.
+
 Source: 2026-07-28 basic/utilities: multi round-trip requests; docs/tools.md.
 """
 
@@ -13,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias, TypeVar, overload
+from typing import Any, Literal, TypeAlias, TypeVar, cast, overload
 
 import msgspec
 
@@ -53,7 +56,13 @@ class Questions:
     def __init__(self, call: BaseCall[Any, Any]) -> None:
         self._call = call
         self._next = 0
-        self._known: list[list[Any]] = [list(known) for known in call.saved_state or ()]
+        state, asked = None, call.saved_state or ()
+        # Calls that have saved no progress keep the questions alone, as earlier versions did.
+        if isinstance(asked, dict):
+            kept = cast("dict[str, Any]", asked)
+            state, asked = kept["saved"], kept["asked"]
+        self.saved: Any = state
+        self._known: list[list[Any]] = [list(known) for known in asked]
         """A digest of each question that was asked, and the answer if there is one."""
         self._open: dict[str, InputRequest] = {}
         """The questions of this run without an answer: several if tasks of the function ask."""
@@ -94,10 +103,29 @@ class Questions:
             raise NeedsInput(self)
         return answers[0]
 
+    def save(self, state: Any) -> Any:
+        """Save what stands for all that came before, and return what the call's method returns.
+
+        Raises:
+            LocalProtocolError: the tool is not restartable, the state is not JSON, or a question
+                is open, with which the function has been left.
+        """
+        if self._open:
+            raise LocalProtocolError(
+                "The call ends with a question of another task of this function, and is called "
+                "again with the answer: save before asking, or after all answers are there"
+            )
+        later = self._known[self._next :]
+        done = self._call.save_progress({"saved": state, "asked": later})
+        self.saved, self._known, self._next = state, later, 0
+        return done
+
     @property
     def required(self) -> InputRequired:
         """The open questions, as the result of the call."""
-        return InputRequired(self._open, self._known)
+        if self.saved is None:
+            return InputRequired(self._open, self._known)
+        return InputRequired(self._open, {"saved": self.saved, "asked": self._known})
 
 
 class _AnyContext:
@@ -112,6 +140,11 @@ class _AnyContext:
     def call(self) -> BaseCall[Any, Any]:
         """The call, for what the context has no method: headers, principal, disconnect()."""
         return self._call
+
+    @property
+    def saved_state(self) -> Any:
+        """What this call has saved last with ``save_progress()``; None if it has saved nothing."""
+        return self._questions.saved
 
 
 class Context(_AnyContext):
@@ -128,6 +161,22 @@ class Context(_AnyContext):
             message: a text for the user; None for none.
         """
         await self._call.progress(progress, total, message)
+
+    async def save_progress(self, state: Any) -> None:
+        """Save a state of a task, and wait until the store has it.
+
+        What follows may run twice: if this instance dies, another one calls the function again from
+        its beginning, with that state as :attr:`saved_state`. It stands for all that came before,
+        questions and their answers included. Nothing is stored before the call is a task.
+
+        Args:
+            state: any JSON value but None.
+
+        Raises:
+            LocalProtocolError: the tool was registered without ``restartable=True``, or ``state``
+                is not JSON.
+        """
+        await self._questions.save(state)
 
     async def log(self, level: Level, data: Any, logger: str | None = None) -> None:
         """Send a log message to a client that wants messages of this level.
@@ -221,6 +270,10 @@ class ThreadContext(_AnyContext):
     ) -> None:
         """Report progress; see :meth:`Context.progress`."""
         self._call.progress(progress, total, message)
+
+    def save_progress(self, state: Any) -> None:
+        """Save a state of a task; see :meth:`Context.save_progress`."""
+        self._questions.save(state)
 
     def log(self, level: Level, data: Any, logger: str | None = None) -> None:
         """Send a log message; see :meth:`Context.log`."""

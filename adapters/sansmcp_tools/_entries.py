@@ -85,6 +85,7 @@ class Tool(Entry):
 
     output: Output | None
     task: TaskRule
+    is_restartable: bool
     scopes: Collection[str]
 
 

@@ -159,6 +159,7 @@ class Tools(App):
         idempotent: bool | None = None,
         open_world: bool | None = None,
         task: TaskRule = None,
+        restartable: bool = False,
         scopes: Collection[str] = (),
         meta: Mapping[str, Any] | None = None,
     ) -> Callable[[_F], _F]: ...
@@ -177,6 +178,7 @@ class Tools(App):
         idempotent: bool | None = None,
         open_world: bool | None = None,
         task: TaskRule = None,
+        restartable: bool = False,
         scopes: Collection[str] = (),
         meta: Mapping[str, Any] | None = None,
     ) -> Any:
@@ -197,12 +199,14 @@ class Tools(App):
             idempotent: True if a repetition changes nothing more (``idempotentHint``).
             open_world: False if it stays within the server's own data (``openWorldHint``).
             task: when a call becomes a task; see :meth:`sansmcp.App.handler`.
+            restartable: what follows the last ``context.save_progress()`` of a task may run twice,
+                because another instance calls the function again if this one dies; see there.
             scopes: the scopes that a call needs; see there.
             meta: members for ``_meta`` of the tool, such as ``{"ui": {"resourceUri": ...}}``.
 
         Raises:
             LocalProtocolError: there is a tool of this name, or the name, a parameter, an
-                annotation, ``task`` or a scope cannot be used.
+                annotation, ``task``, ``restartable`` or a scope cannot be used.
         """
         hints = {
             "readOnlyHint": read_only,
@@ -211,6 +215,7 @@ class Tools(App):
             "openWorldHint": open_world,
         }
         check_task_rule(task)
+        check_type(bool, restartable=restartable)
         needed = checked_scopes(scopes)
 
         def register(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -228,12 +233,16 @@ class Tools(App):
                 definition=tool_definition(found, output, hints, **more),
                 output=output,
                 task=task,
+                is_restartable=restartable,
                 scopes=needed,
             )
             self._add(self._tools, found.name, tool, "tools", self._serve_tools)
+            options = self.options["tools/call"]
             if task is not None:
-                options = self.options["tools/call"]
-                self.options["tools/call"] = attrs.evolve(options, task=self._task_rule)
+                options = attrs.evolve(options, task=self._task_rule)
+            if restartable:
+                options = attrs.evolve(options, restartable=self._is_restartable)
+            self.options["tools/call"] = options
             return function
 
         return register if function is None else register(function)
@@ -636,6 +645,10 @@ class Tools(App):
     def _task_rule(self, call: ServerCall) -> TaskRule:
         tool = self._tool_of(call.request.params or {})
         return "never" if tool is None else tool.task
+
+    def _is_restartable(self, request: Request) -> bool:
+        tool = self._tool_of(request.params or {})
+        return tool is not None and tool.is_restartable
 
     def _scopes_of(self, request: Request) -> Collection[str]:
         tool = self._tool_of(request.params or {})

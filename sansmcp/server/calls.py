@@ -402,10 +402,10 @@ class RunningCall(ServerCall):
         return self._task is not None
 
     def save_progress(self, state: Any, *, now: float) -> bool:
-        if not self._core.app.options_of(self.request.method).restartable:
+        if not self._core.app.options_of(self.request.method).is_restartable(self.request):
             raise LocalProtocolError(
                 "save_progress() needs a handler that may be called again; pass restartable=True "
-                "to handler()"
+                "where it is registered: to app.handler() or tools.tool()"
             )
         _check_kept(state)
         self._core.now = now

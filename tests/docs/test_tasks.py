@@ -16,12 +16,13 @@ from sansmcp.codecs.jsonrpc import INTERNAL_ERROR
 from sansmcp.server import refusals
 from sansmcp.server.input_checks import missing_capability
 from sansmcp_stores import SqliteStore
+from sansmcp_tools import Context, Tools
 
 from ..examples.test_examples import output_of
 from .documents import DOCS, blocks, rows
 
 PAGE = DOCS / "tasks.md"
-BOTH, PLAIN, RULE, ASKS, RESTARTABLE = blocks(PAGE, "python")
+BOTH, PLAIN, RULE, ASKS, RESTARTABLE, RESTARTABLE_TOOL = blocks(PAGE, "python")
 ROWS = rows(PAGE)
 
 
@@ -120,7 +121,8 @@ def test_a_task_asks_for_input(tmp_path: Path) -> None:
     assert with_client(app, tmp_path / "mcp.db", use, **settings) == "printed 7 times"
 
 
-def test_another_instance_goes_on_after_the_last_save(tmp_path: Path) -> None:
+@pytest.mark.parametrize("code", [RESTARTABLE, RESTARTABLE_TOOL])
+def test_another_instance_goes_on_after_the_last_save(tmp_path: Path, code: str) -> None:
     """The first instance is stopped while it copies the last row."""
     copied: list[int] = []
     reached = asyncio.Event()
@@ -131,10 +133,13 @@ def test_another_instance_goes_on_after_the_last_save(tmp_path: Path) -> None:
             reached.set()
             await asyncio.Event().wait()
 
-    app = names_of(RESTARTABLE, copy=copy)["app"]
+    tools = Tools("printer", "1.0")
+    app = names_of(code, copy=copy, tools=tools, Context=Context)["app"]
+    if code == RESTARTABLE_TOOL:
+        app = tools
 
     async def use(client: sansmcp_asyncio.Client) -> Any:
-        task = await client.start_task("copy")
+        task = await client.start_task("copy_rows_of", {"table": "guests"})
         await reached.wait()
         return task.id
 

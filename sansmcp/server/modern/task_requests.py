@@ -142,12 +142,12 @@ class TaskRequest:
         if self._limit is not None:
             return None
         self._answered = answered
-        is_restartable = self._core.app.options_of("tools/call").restartable
+        options = self._core.app.options_of("tools/call")
         return attrs.evolve(
             answered,
             status=tasks.WORKING,
             writer=self._core.instance,
-            reentry=answered.reentry if is_restartable else None,
+            reentry=answered.reentry if options.is_restartable(reentry.request) else None,
         )
 
     def _go_on(self, known: KnownTask) -> None:

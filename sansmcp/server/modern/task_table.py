@@ -162,7 +162,7 @@ class TaskTable:
         self._check_room(call)
         core = self._core
         reentry = None
-        if core.app.options_of(call.request.method).restartable:
+        if core.app.options_of(call.request.method).is_restartable(call.request):
             given, saved = call.handler_input, call.saved_progress
             state = given.state if saved is None else saved
             responses = dict(given.input_responses)
