@@ -9,12 +9,12 @@ table says so.
 ``outcomes``             the outcomes that the parts return
 ``options``              the settings of a client
 ``opening``              finds transport and revision of a server; opens sessions
-``request``              one JSON-RPC request, and the meaning of its response
+``request``              one JSON-RPC request, and the meaning of its result
 ``stream``               when and how to reconnect; holds a cursor
 ``input``                the server requests without a response
 ``call_keys``            what follows a cut of a call with a key, by which its response is to be had
 ``task``                 the task of a call: what the server says of it, and when to ask again
-``procedures``           the list of tools and the task of a call, followed by generators
+``procedures``           what happens to a call, from its first request to its outcome: generators
 ``post``                 notifications and responses that the server has not accepted
 ``transports.http``      the open HTTP exchanges: redirects, cookies, tokens, aborts
 ``transports.http_sse``  the event stream that is a session of HTTP+SSE; its silence

@@ -44,7 +44,6 @@ from ..errors import (
     LocalProtocolError,
     RemoteProtocolError,
     RequestCancelled,
-    TaskLost,
     check_positive_seconds,
     check_settings,
     check_type,
@@ -96,12 +95,10 @@ from ..timers import Timer, TimerTable
 from ..types import STDIO, Idle, Unpack, assert_never
 from .cache import Cache
 from .call_keys import (
-    Answer,
     CallKey,
     CallKeys,
     Cut,
     Next,
-    Unknown,
     cancellation_by,
 )
 from .child_process import ChildProcess
@@ -119,7 +116,7 @@ from .http_heads import HttpRequest, Refusal
 from .input import ServerRequests
 from .message_decoder import MessageDecoder
 from .message_encoder import MessageEncoder
-from .opening import DISCOVER, INITIALIZE, LOCAL_PATIENCE, Opening
+from .opening import DISCOVER, INITIALIZE, Opening
 from .options import (
     SAFE_METHODS,
     ClientOptions,
@@ -137,7 +134,6 @@ from .outcomes import (
     EndpointFound,
     EventStreamLost,
     Failed,
-    Finished,
     Flooded,
     Initialize,
     InputRequested,
@@ -173,8 +169,10 @@ from .outcomes import (
     RoundDone,
     RoundFailed,
     RoundStarted,
+    Send,
     SendPing,
-    StepAnswer,
+    SessionOver,
+    Sleep,
     StreamOutcome,
     TaskInputDone,
     TaskReported,
@@ -183,9 +181,9 @@ from .outcomes import (
     Undelivered,
 )
 from .post import INITIALIZED, PendingPost, Posts
-from .procedures import follow_task, list_tools
+from .procedures import Procedures
 from .reader import ResponseReader
-from .request import CallTimeouts, PendingRequest, encode_without_meta
+from .request import CallTimeouts, PendingRequest, StepAnswer, encode_without_meta
 from .stream import Stream
 from .task import TASK_METHOD, FollowedTask, task_id_of
 from .tool_headers import ToolHeaders
@@ -256,6 +254,7 @@ class Client:
         "_own_numbers",
         "_pipes",
         "_posts",
+        "_procedures",
         "_server_requests",
         "_standalone",
         "_standalone_exchange",
@@ -344,6 +343,9 @@ class Client:
         self._stdio = self._pipes if url is None else None
         """The same if messages are lines on its pipes; None for HTTP."""
         self._encoder = MessageEncoder(options, ToolHeaders() if self._stdio is None else None)
+        self._procedures = Procedures(
+            options, jitter, self._encoder, self._keys, self._opening.reset_session_losses
+        )
         authorizing = authorizing_for(
             options, url if isinstance(target, str) else None, random_bytes, wall_clock
         )
@@ -404,7 +406,7 @@ class Client:
             LocalProtocolError: a server sends no request of that method.
         """
         options = self._options = self._options.handling(methods)
-        self._encoder = MessageEncoder(options, ToolHeaders() if self._stdio is None else None)
+        self._encoder.options = options
         self._server_requests = ServerRequests(options.limits, options.capabilities)
 
     def start(self, *, now: float) -> None:
@@ -498,7 +500,7 @@ class Client:
                 (such as ``progressToken``), a timeout is not above zero, or
                 ``limits.max_pending_calls`` calls are running. Nothing has changed.
         """
-        self._check_open()
+        self._check_can_call()
         lasts = method == LISTEN
         if timeout is None:
             timeout = math.inf if lasts else self._options.timeout
@@ -507,13 +509,11 @@ class Client:
         check_positive_seconds(timeout, total_timeout)
         if method == INITIALIZE:
             raise LocalProtocolError("Cannot call 'initialize': start() sends it")
-        self._check_calls()
         params, encoded = _checked_params(method, params, meta)
         if capabilities is not None:
             capabilities = self._options.with_tasks(capabilities)
             json.encode(capabilities)
         self._encoder.check_params(method, params)
-        self._check_started()
         self._now = now
         handle = next(self._handles)
         if self._observer is not None:
@@ -562,21 +562,19 @@ class Client:
                 ``tasks=False``, ``task_id`` is not a string, a timeout is not above zero, or
                 ``limits.max_pending_calls`` calls are running. Nothing has changed.
         """
-        self._check_open()
+        self._check_can_call()
         timeout = self._options.timeout if timeout is None else timeout
         total_timeout = self._options.total_timeout if total_timeout is None else total_timeout
         check_positive_seconds(timeout, total_timeout)
         check_type(str, task_id=task_id)
         if not self._options.tasks:
             raise LocalProtocolError("This client does not follow tasks; pass tasks=True to it")
-        self._check_calls()
-        self._check_started()
         self._now = now
         timeouts = CallTimeouts(timeout, total_timeout, resets=True, started=now)
         request = PendingRequest(
             next(self._handles), Kind.CALL, TASK_METHOD, None, timeouts=timeouts
         )
-        request.task = self._new_task(task_id, is_owned=False)
+        request.task = self._procedures.new_task(task_id, is_owned=False)
         self._begin(request)
         return request.number
 
@@ -870,7 +868,7 @@ class Client:
                 case Timer.RECONNECT:
                     self._reconnect(key)
                 case Timer.REPEAT:
-                    self._send(self._request(key))
+                    self._go_on(self._calls[key])
                 case Timer.STREAM_IDLE:
                     self._stream_idle_due(key, is_reading=is_reading)
                 case Timer.OPENING:
@@ -916,7 +914,7 @@ class Client:
                 self._events.append(event)
                 self._keys.opened(event.capabilities)
                 for call in tuple(self._calls.values()):
-                    self._send_call(call)
+                    self._go_on(call)
                 self._open_standalone_stream()
             case _:
                 self._discard_session()
@@ -1018,8 +1016,6 @@ class Client:
         failed: list[int] = []
         for call in tuple(self._calls.values()):
             if call.can_requeue:
-                if call.key is not None and call.id is not None:
-                    call.key.next = Next.REST
                 self._leave_stream(call, complete=False)
                 assert call.timeouts is not None
                 call.timeouts.discard_server_requests(self._now)
@@ -1114,24 +1110,10 @@ class Client:
     def _begin(self, call: PendingRequest) -> None:
         """Add a new call, and send it if the opening has ended."""
         self._calls[call.number] = call
+        call.procedure = self._procedures.run(call)
         self._arm(call)
         if self._opening.is_ready:
-            self._send_call(call)
-
-    def _send_call(self, call: PendingRequest) -> None:
-        """Send a call, or ask for the state of its task."""
-        if call.task is None:
-            self._send(call)
-        elif self._encoder.agreed.is_modern:
-            call.procedure = follow_task(call.task, None)
             self._go_on(call)
-        else:
-            version = self._encoder.agreed.revision.name
-            text = (
-                f"{version}, which the server now speaks, has no tasks, so the outcome of the task "
-                "is unknown"
-            )
-            self._fail_call(call, call.error(TaskLost, text))
 
     def _send(self, request: PendingRequest) -> None:
         """Send a request with a new id, unless its result is in the cache."""
@@ -1141,12 +1123,10 @@ class Client:
                 self._end_call(request, CallCompleted(request.number, cached), complete=True)
                 return
             request.cache_generation = self._cache.generation
-        self._by_id.pop(request.id, None)
+        if request.id is not None:
+            self._by_id.pop(request.id, None)
         key = request.key
         if key is not None and key.next is not Next.CALL:
-            if not self._encoder.agreed.is_modern:  # another server has taken the place of its own
-                self._reclaim(request, Unknown(None, never_arrived=False))
-                return
             request.id = key.id
         else:
             self._last_id += 1
@@ -1238,6 +1218,7 @@ class Client:
     ) -> None:
         self._timers.stop(Timer.REQUEST, request.number)
         self._leave_stream(request, complete=complete)
+        request.procedure = None  # it holds the call
         del self._calls[request.number]
         for id in self._server_requests.end_call(request.number):
             self._events.append(ServerRequestCancelled(id, "the call it belongs to has ended"))
@@ -1249,10 +1230,11 @@ class Client:
 
     def _leave_stream(self, request: PendingRequest, *, complete: bool) -> None:
         """End the stream and exchange of a request; ``complete``: its response has arrived."""
-        self._by_id.pop(request.id, None)
-        request.id = None
-        if request.refusals:
+        if request.id is None:
             self._timers.stop(Timer.REPEAT, request.number)
+        else:
+            self._by_id.pop(request.id, None)
+            request.id = None
         if request.stream is not None:
             self._timers.stop(Timer.RECONNECT, request.number)
             if request.stream.is_watched:
@@ -1268,7 +1250,6 @@ class Client:
             request.exchange = None
         if request.task is not None:
             self._timers.stop(Timer.TASK_POLL, request.number)
-        request.procedure = None
         if request.child is not None:
             self._end_child(request, complete=False)
         if request.listener is not None:
@@ -1321,25 +1302,16 @@ class Client:
 
     def _response_unreadable(self, request: PendingRequest, error: RemoteProtocolError) -> None:
         """Handle an invalid response."""
-        if request.kind is Kind.CALL:
-            self._fail_call(request, request.unreadable(error))
-        else:
-            self._on_answer(request, error)
-
-    def _response_lost(self, request: PendingRequest, lost: Lost) -> None:
-        """Handle a request whose response can no longer arrive."""
-        if request.kind is not Kind.CALL:
-            self._on_answer(request, lost)
-        elif lost.unsent is not None:
-            self._fail_call(request, request.unsent(lost.reason))
-        elif request.key is not None:
-            self._reclaim(request, Cut(lost.reason))
-        else:
-            self._fail_call(request, request.lost(lost.reason))
+        is_call, exchange = request.kind is Kind.CALL, request.exchange
+        if is_call and exchange is not None and not self._opening.is_shared:
+            self._http.abort(exchange)
+        self._on_answer(request, error)
 
     def _on_answer(self, request: PendingRequest, answer: OwnAnswer) -> None:
-        """Act on the end of a request of the client's own."""
+        """Act on what has come for a request, its response or another end."""
         match request.kind:
+            case Kind.CALL:
+                self._go_on(request, answer)
             case Kind.DISCOVER:
                 self._on_opening(self._opening.discovery_answered(answer, self._now))
             case Kind.INITIALIZE:
@@ -1364,148 +1336,13 @@ class Client:
                 self._on_ping(answer)
             case Kind.RENEWAL:
                 self._on_renewal(request, answer)
-            case _:  # pragma: no cover - a call is not one of them
-                raise AssertionError(request.kind)
+            case _ as impossible:
+                assert_never(impossible)
 
     def _gets_key(self, request: PendingRequest) -> bool:
         """Return True if the response of a request is to be had by a key after a cut."""
         is_call = request.method == TASK_METHOD and request.kind is Kind.CALL
         return is_call and self._keys.place is not None and self._encoder.agreed.is_modern
-
-    def _reclaim(self, call: PendingRequest, answer: Answer) -> None:
-        """Act on a cut of a call with a key, or on an answer that is not its response."""
-        key = call.key
-        assert key is not None
-        key.was_attached = call.stream is not None and call.stream.was_opened
-        self._leave_stream(call, complete=True)
-        match self._keys.next_step(key, answer, self._now):
-            case Retry(delay, attempt, reason):
-                call.refusals = attempt
-                self._timers.set(Timer.REPEAT, call.number, self._now + delay)
-                self._events.append(
-                    Reconnecting(call=call.number, delay=delay, attempt=attempt, reason=reason)
-                )
-            case Restart():
-                self._send(call)
-            case Lost(reason):
-                call.key = None
-                if not call.idempotent or call.repeats == self._options.reconnect.max_attempts:
-                    self._response_lost(call, Lost(reason))
-                else:
-                    call.repeats += 1
-                    self._send(call)
-            case _ as impossible:
-                assert_never(impossible)
-
-    def _request_refused(self, request: PendingRequest, refusal: Refusal) -> None:
-        """Handle the final refusal of a request."""
-        if request.kind is Kind.CALL:
-            self._call_refused(request, refusal)
-        else:
-            self._on_answer(request, refusal)
-
-    def _repeat_later(
-        self, request: PendingRequest, sent: HttpRequest, reason: str, wait: float = 0.0
-    ) -> bool:
-        """Repeat a request after a delay: the server has run nothing of it, or it does no harm.
-
-        The timeouts of the call run on. Returns False if that is not the request which was sent, or
-        it was repeated too often, or the call would time out before.
-
-        Args:
-            request: the request.
-            sent: the HTTP request that failed.
-            reason: why it failed, as text for an event.
-            wait: the seconds to wait at least.
-        """
-        used = 0 if request.stream is None else request.stream.attempts
-        policy, attempt = self._options.reconnect, max(request.refusals, used) + 1
-        repeats_itself = request.kind not in (Kind.CALL, Kind.TOOLS)
-        if repeats_itself or attempt > policy.max_attempts:
-            return False
-        is_request = sent.method == b"POST" and not sent.last_event_id
-        delay = policy.delay(attempt, wait, self._jitter())
-        deadline = math.inf if request.timeouts is None else request.timeouts.deadline
-        if not is_request or self._now + delay >= deadline:
-            return False
-        self._leave_stream(request, complete=True)
-        request.refusals, request.key = attempt, None
-        self._timers.set(Timer.REPEAT, request.number, self._now + delay)
-        if request.kind is Kind.CALL:
-            self._events.append(
-                Reconnecting(call=request.number, delay=delay, attempt=attempt, reason=reason)
-            )
-        return True
-
-    def _request_unsent(
-        self, request: PendingRequest, sent: HttpRequest, reason: str, unsent: Unsent
-    ) -> None:
-        """Handle a request of which no byte was sent."""
-        if request.key is not None and request.key.next is not Next.CALL:
-            self._response_lost(request, Lost(reason))  # an earlier request was sent
-            return
-        is_final = unsent is Unsent.PERMANENT
-        if unsent is Unsent.REFUSED and sent.url.is_local:
-            if request.refused_since is None:
-                request.refused_since = self._now
-            is_final = self._now >= request.refused_since + LOCAL_PATIENCE
-        if is_final or not self._repeat_later(request, sent, reason):
-            self._response_lost(request, Lost(reason, unsent=None if request.was_sent else unsent))
-
-    def _call_refused(self, request: PendingRequest, refusal: Refusal) -> None:
-        error = refusal.error
-        if refusal.ends_session:
-            posted = refusal.request
-            request.was_not_run = posted.method == b"POST" and not posted.last_event_id
-            self._session_lost(refusal)
-            return
-        is_about_version = (
-            error is not None
-            and error.id is None
-            and self._encoder.agreed.is_modern
-            and request.may_renegotiate(error)
-        )
-        if error is not None and (error.id == request.id or is_about_version):
-            self._handle_response(request, error, refusal.status)
-        else:
-            self._fail_call(request, refusal.as_error(request.method, request.id))
-
-    def _handle_response(
-        self,
-        request: PendingRequest,
-        message: Response | ErrorResponse,
-        http_status: int | None = None,
-    ) -> None:
-        """Handle the response to a request."""
-        if request.kind is not Kind.CALL:
-            self._on_answer(request, message)
-            return
-        self._opening.reset_session_losses()
-        if request.key is not None:
-            self._keys.arrived(request.key)
-            request.key = None
-        agreed, is_mirrored = self._encoder.agreed, self._encoder.mirroring is not None
-        match request.on_response(
-            message, http_status, agreed, self._options, is_mirrored=is_mirrored
-        ):
-            case Finished(result=result):
-                self._finish(request, result)
-            case NeedsInput(members):
-                self._start_round(request, members)
-            case BecameTask(members):
-                self._follow_task(request, members)
-            case NeedsTools():
-                self._leave_stream(request, complete=True)
-                self._cache.discard("tools/list")
-                request.procedure = list_tools()
-                self._go_on(request)
-            case NeedsVersion():
-                self._leave_stream(request, complete=True)
-                why = "the server no longer supports the protocol version"
-                outcome = self._opening.version_refused(self._now)
-                self._reopen_session(outcome, lambda call: call.lost(why))
-            case _ as impossible:
-                assert_never(impossible)
 
     def _response_headers(self, request: PendingRequest, answer: OwnAnswer) -> Headers:
         """Return the headers of the HTTP response with the result; empty if there is none."""
@@ -1518,28 +1355,50 @@ class Client:
 
     # Procedures of calls
 
-    def _go_on(self, call: PendingRequest, answer: StepAnswer | None = None) -> None:
+    def _go_on(self, call: PendingRequest, answer: StepAnswer = None) -> None:
         """Let the procedure of a call take its next step: with an answer, or after a wait."""
         assert call.procedure is not None
-        match call.procedure.send(answer):
+        self._procedures.now = self._now
+        try:
+            step = call.procedure.send(answer)
+        except StopIteration as end:
+            self._finish(call, end.value)
+            return
+        if call.id is not None and not isinstance(step, NeedsInput | SessionOver):
+            self._leave_stream(call, complete=True)
+        match step:
+            case Send():
+                self._send(call)
             case Ask() as ask:
                 self._ask(call, ask)
-            case ToolsListed(result):
-                self._events.extend(self._encoder.record_tools(result)[1])
-                self._go_on(call)
-            case TaskReported(wait, input_requests):
-                if input_requests is None or self._on_task_input(call, input_requests):
-                    self._schedule_task_request(call, wait)
             case Retry(delay, attempt, reason):
-                self._timers.set(Timer.TASK_POLL, call.number, self._now + delay)
+                timer = Timer.REPEAT if call.task is None else Timer.TASK_POLL
+                self._timers.set(timer, call.number, self._now + delay)
                 self._events.append(
                     Reconnecting(call=call.number, delay=delay, attempt=attempt, reason=reason)
                 )
-            case Restart():
-                call.procedure = None
-                self._send(call)
-            case Finished(result):
-                self._finish(call, result)
+            case Sleep(delay):
+                self._timers.set(Timer.REPEAT, call.number, self._now + delay)
+            case TaskReported(wait, input_requests):
+                if input_requests is None or self._on_task_input(call, input_requests):
+                    self._schedule_task_request(call, wait)
+            case NeedsInput(members):
+                self._start_round(call, members)
+            case BecameTask():
+                self._events.extend(call.followed.news(call.number))
+                self._go_on(call)
+            case NeedsTools():
+                self._cache.discard("tools/list")
+                self._go_on(call)
+            case ToolsListed(result):
+                self._events.extend(self._encoder.record_tools(result)[1])
+                self._go_on(call)
+            case NeedsVersion():
+                why = "the server no longer supports the protocol version"
+                outcome = self._opening.version_refused(self._now)
+                self._reopen_session(outcome, lambda call: call.lost(why))
+            case SessionOver(refusal):
+                self._session_lost(refusal)
             case _ as impossible:
                 assert_never(impossible)
 
@@ -1554,20 +1413,6 @@ class Client:
         self._send(child)
 
     # Tasks
-
-    def _new_task(self, id: str, *, is_owned: bool) -> FollowedTask:
-        policy, types = self._options.reconnect, self._options.result_types
-        return FollowedTask(id, is_owned, policy, self._jitter, types)
-
-    def _follow_task(self, call: PendingRequest, members: dict[str, Any]) -> None:
-        """Follow the task by whose handle the server has answered a call."""
-        self._leave_stream(call, complete=True)
-        call.task = self._new_task(members["taskId"], is_owned=True)
-        call.task.reported_progress = call.progress
-        wait = call.task.on_handle(members)
-        self._events.extend(call.followed.news(call.number))
-        call.procedure = follow_task(call.task, wait)
-        self._go_on(call)
 
     def _parent_of(self, request: PendingRequest) -> PendingRequest:
         """Return the call for which the client has made a request of its own."""
@@ -1667,7 +1512,7 @@ class Client:
         members = json.as_object(message.result) if isinstance(message, Response) else None
         id = None if members is None else task_id_of(members)
         if id is not None:
-            self._cancel_task(self._new_task(id, is_owned=True))
+            self._cancel_task(self._procedures.new_task(id, is_owned=True))
 
     # Server requests and input requests
 
@@ -1675,12 +1520,6 @@ class Client:
         """Report the input requests of a result."""
         id, most = request.id, self.limits.max_server_requests_per_call
         self._leave_stream(request, complete=True)
-        request.rounds += 1
-        request.refusals = 0
-        if request.rounds > self.limits.max_rounds:
-            text = f"{request.method} got input requests {request.rounds} times (max_rounds)"
-            self._fail_call(request, request.error(InvalidResponse, text))
-            return
         number, method, left = request.number, request.method, most - request.server_requests
         match self._server_requests.start_round(number, method, id, members, left):
             case RoundStarted(requests):
@@ -1697,8 +1536,7 @@ class Client:
             self._send_cancellation(request, str(outcome.error))
             self._fail_call(request, outcome.error)
         else:
-            request.round_params = outcome.params
-            self._send(request)
+            self._go_on(request, outcome)
 
     def _report_server_request(
         self, request: Request, owner: int | None, stopped: tuple[int, ...]
@@ -2052,7 +1890,7 @@ class Client:
             case ForRequest(number):
                 request = self._request(number)
                 request.exchange = None
-                self._request_unauthorized(request, error)
+                self._on_answer(request, error)
             case ForPost(number):
                 post = self._posts.get(number)
                 self._after_post(post, self._posts.given_up(post, str(error), self._now))
@@ -2062,12 +1900,6 @@ class Client:
                 self._on_opening(Failed(error))
             case _:
                 self._closed()
-
-    def _request_unauthorized(self, request: PendingRequest, error: AuthorizationFailed) -> None:
-        if request.kind is Kind.CALL:
-            self._fail_call(request, request.unauthorized(error))
-        else:
-            self._on_answer(request, error)
 
     def _operation_of(self, purpose: Purpose) -> str:
         """Return what a request is about, as far as scopes can depend on it."""
@@ -2152,18 +1984,13 @@ class Client:
             case Ended(reason, unsent):
                 request.exchange = None
                 self._on_request_ended(request, exchange, reason, unsent)
-            case Refused(refusal) if (answer := _answer_in(request, refusal)) is not None:
-                request.exchange = None
-                self._reclaim(request, answer)
             case Refused(refusal):
                 request.exchange = None
                 decided = None if stream is None else stream.refused(refusal, self._now)
                 if decided is not None:
                     self._on_stream(request.number, decided)
-                elif not request.refused(refusal) or not self._repeat_later(
-                    request, refusal.request, refusal.message, refusal.retry_after
-                ):
-                    self._request_refused(request, refusal)
+                else:
+                    self._on_answer(request, refusal)
             case _ as impossible:
                 assert_never(impossible)
 
@@ -2177,7 +2004,9 @@ class Client:
         """Handle the end of the HTTP response to a request; ``reason``: why it broke off."""
         sent, stream = exchange.request, request.stream
         if unsent is not None and sent.method == b"POST" and not sent.last_event_id:
-            self._request_unsent(request, sent, str(reason), unsent)
+            if unsent is Unsent.REFUSED and not sent.url.is_local:
+                unsent = Unsent.UNREACHABLE  # on another machine that may not be for long
+            self._on_answer(request, Lost(str(reason), unsent=unsent))
             return
         request.refused_since = None
         request.was_sent = request.was_sent or reason is not None
@@ -2186,7 +2015,7 @@ class Client:
             came = self._came_instead(request, exchange.reader)
             self._on_stream(request.number, stream.ended(reason, retry, self._now, came))
         elif reason is not None:
-            self._response_lost(request, Lost(reason))
+            self._on_answer(request, Lost(reason))
         elif request.kind is Kind.PING:
             self._ping_accepted()
 
@@ -2307,7 +2136,7 @@ class Client:
                 if number == _STANDALONE:
                     self._give_up_standalone_stream(reason)
                 else:
-                    self._response_lost(self._request(number), outcome)
+                    self._on_answer(self._request(number), outcome)
             case _ as impossible:
                 assert_never(impossible)
 
@@ -2378,7 +2207,7 @@ class Client:
         assert call.exchange is not None
         self._http.abort(call.exchange)
         call.exchange = None
-        self._reclaim(call, Cut(reason, is_silent=True))
+        self._go_on(call, Cut(reason, is_silent=True))
 
     def _reconnect_silent(self, stream: Stream, exchange: int, reason: str) -> None:
         retry = self._http.open_exchanges[exchange].reader.reconnection_time
@@ -2554,8 +2383,10 @@ class Client:
         request = self._by_id.get(message.id)
         if request is None and isinstance(message, ErrorResponse):
             request = self._request_for_error(message, owner)
-        if request is not None:
-            self._handle_response(request, message)
+        if request is not None and request.kind is Kind.CALL:  # nearly always
+            self._go_on(request, message)
+        elif request is not None:
+            self._on_answer(request, message)
         elif message.id in self._given_up:
             del self._given_up[message.id]
             self._cancel_late_task(message)
@@ -2717,23 +2548,17 @@ class Client:
             why = "" if self._error is None else f": {self._error}"
             raise LocalProtocolError(f"The client is closed; create a new one{why}")
 
-    def _check_started(self) -> None:
+    def _check_can_call(self) -> None:
+        self._check_open()
         if self._opening.state is OpeningState.NEW:
             raise LocalProtocolError(
                 "The client is not connected; await it first, or call start() of a machine"
             )
-
-    def _check_calls(self) -> None:
         if len(self._calls) >= self.limits.max_pending_calls:
             raise LocalProtocolError(
                 f"{self.limits.max_pending_calls} calls are running already (max_pending_calls); "
                 "wait until one has ended"
             )
-
-
-def _answer_in(request: PendingRequest, refusal: Refusal) -> Answer | None:
-    """Return what a refusal means for the key of a request; None if it has none."""
-    return None if request.key is None else request.key.answer_in(refusal)
 
 
 def _checked_params(

@@ -34,7 +34,7 @@ _NO_META: Params = MappingProxyType({})
 class MessageEncoder:
     """Writes messages as the revision in use requires it."""
 
-    _options: ClientOptions
+    options: ClientOptions
     _tools: ToolHeaders | None
     """None on stdio, where no headers repeat parts of messages."""
     agreed: Agreed = attrs.field(factory=Agreed, init=False)
@@ -49,7 +49,7 @@ class MessageEncoder:
         self.agreed, self._meta = agreed, _NO_META
         self.mirroring = self._tools if agreed.revision.mirrored_headers else None
         if agreed.is_modern:
-            options = self._options
+            options = self.options
             meta: dict[str, Any] = {VERSION: agreed.revision.name}
             meta[CAPABILITIES] = options.declared_capabilities
             if not options.anonymous:
@@ -106,7 +106,7 @@ class MessageEncoder:
         return (result, []) if self.mirroring is None else self.mirroring.record(result)
 
     def _headers_for(self, method: str, params: Params) -> Headers:
-        traced = trace_headers(params, self._options.headers)
+        traced = trace_headers(params, self.options.headers)
         if self.mirroring is None:
             return traced
         return (*self.mirroring.headers_for(method, params), *traced)

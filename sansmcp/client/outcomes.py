@@ -7,7 +7,6 @@ outcome never names the part that must do it. Messages are outcomes themselves, 
 from __future__ import annotations
 
 import enum
-from collections.abc import Generator
 from typing import Any, TypeAlias
 
 import attrs
@@ -137,17 +136,7 @@ class BecameTask:
     members: dict[str, Any]
 
 
-@attrs.frozen
-class NeedsTools:
-    """The server refused the headers. Fetch the list of tools and repeat the request."""
-
-
-@attrs.frozen
-class NeedsVersion:
-    """The server no longer supports the negotiated version. Negotiate again."""
-
-
-RequestOutcome: TypeAlias = Finished | NeedsInput | BecameTask | NeedsTools | NeedsVersion
+RequestOutcome: TypeAlias = Finished | NeedsInput | BecameTask
 
 
 # Outcomes of a request about a task
@@ -165,7 +154,7 @@ class TaskReported:
 TaskOutcome: TypeAlias = TaskReported | Retry | Finished
 
 
-# Requests of the client's own, and the procedures of calls that make some of them
+# Requests of the client's own
 
 
 class Kind(enum.Enum):
@@ -203,6 +192,19 @@ class Ask:
     params: Params
 
 
+# Steps of the procedure of a call, beside what has come for it
+
+
+@attrs.frozen
+class Send:
+    """Send the request of the call."""
+
+
+@attrs.frozen
+class NeedsTools:
+    """The server refused the headers. The list of tools is fetched, and the request repeated."""
+
+
 @attrs.frozen
 class ToolsListed:
     """Record the headers of the tools in a result."""
@@ -210,10 +212,38 @@ class ToolsListed:
     result: Any
 
 
-StepAnswer: TypeAlias = Response | ErrorResponse | Lost | Refusal | CallError
-"""How a request has ended; a CallError: its response cannot be read, or it was not authorized."""
-Step: TypeAlias = Ask | ToolsListed | TaskReported | Retry | Restart | Finished
-Procedure: TypeAlias = Generator[Step, StepAnswer | None, None]
+@attrs.frozen
+class NeedsVersion:
+    """The server no longer supports the negotiated version. Negotiate again."""
+
+
+@attrs.frozen
+class SessionOver:
+    """The server has discarded the session. Open a new one."""
+
+    refusal: Refusal
+
+
+@attrs.frozen
+class Sleep:
+    """Wait for ``delay`` seconds."""
+
+    delay: float
+
+
+Step: TypeAlias = (
+    Send
+    | Ask
+    | Retry
+    | Sleep
+    | TaskReported
+    | NeedsInput
+    | NeedsTools
+    | ToolsListed
+    | NeedsVersion
+    | SessionOver
+    | BecameTask
+)
 
 
 # Outcomes of the opening

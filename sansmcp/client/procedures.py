@@ -1,70 +1,351 @@
-"""What a call needs beside its own request, told as procedures: generators that are sent answers.
+"""A call from its first request to its outcome, told as a procedure: a generator.
 
 A procedure reads from top to bottom. It yields what the client must do next, and stops there:
 
+* :class:`Send`: send the request of the call. It is sent the answer: what has come for it.
 * :class:`Ask`: make a request of the client's own. It is sent the answer.
-* ``TaskReported``, ``Retry``: wait. It is sent None after the time, or earlier.
-* :class:`ToolsListed`: note what was received. It is sent None.
-* ``Restart`` or ``Finished``, the last: send the request of the call again, or end the call.
+* ``Retry``, ``Sleep``, ``TaskReported``: wait. It is sent None after the time, or earlier.
+* ``NeedsInput``: get the input responses. It is sent them.
+* ``NeedsVersion``, ``SessionOver``: open a new session.
+* ``BecameTask``, ``NeedsTools``, ``ToolsListed``: note what was received. It is sent None.
 
-What must outlive a lost session is in :class:`FollowedTask`, not in a local variable: a session
-that ends drops the procedure, and the next one starts it again.
+It returns the result of the call, or the exception that is its outcome. An exception of a call is
+never raised here: the application raises it, and its traceback is that of the application.
+
+A session that ends takes with it the request that is in flight, and all that was asked. Once the
+next one is open, a procedure is sent None at whatever it had yielded. So at ``Send`` and ``Ask``
+None means to do so again; a call that must not be repeated does not get there, but fails.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
 from ..codecs import json
-from ..messages import Params, Response
+from ..codecs.jsonrpc import HEADER_MISMATCH, UNSUPPORTED_VERSION
+from ..errors import (
+    AuthorizationFailed,
+    CallError,
+    InvalidResponse,
+    RemoteProtocolError,
+    TaskLost,
+)
+from ..http import Unsent
+from ..messages import ErrorResponse, Params, Response
+from .call_keys import Answer, CallKeys, Cut, Next, Unknown
+from .http_heads import HttpRequest, Refusal
+from .message_encoder import MessageEncoder
+from .opening import LOCAL_PATIENCE
+from .options import ClientOptions
 from .outcomes import (
     Ask,
+    BecameTask,
     Finished,
     Kind,
-    Procedure,
-    Restart,
+    Lost,
+    NeedsInput,
+    NeedsTools,
+    NeedsVersion,
+    Retry,
+    RoundDone,
+    Send,
+    SessionOver,
+    Sleep,
     TaskOutcome,
     TaskReported,
     ToolsListed,
 )
+from .request import PendingRequest, StepAnswer, Steps, jsonrpc_error_from
 from .task import FollowedTask
 
 _MAX_PAGES = 100
 """The number of pages of a list of tools to fetch when the headers of a tool are looked up."""
 
-
-def list_tools() -> Procedure:
-    """Fetch the list of tools, then repeat the call whose headers were refused.
-
-    The server may have changed its tools since they were listed. The call is repeated even if the
-    list cannot be fetched. Source: 2026-07-28 basic/transports: Custom Headers; SEP-2243.
-    """
-    params: Params = {}
-    for _ in range(_MAX_PAGES):
-        answer = yield Ask(Kind.TOOLS, "tools/list", params)
-        if not isinstance(answer, Response):
-            break
-        yield ToolsListed(answer.result)
-        cursor = (json.as_object(answer.result) or {}).get("nextCursor")
-        if not isinstance(cursor, str) or params == {"cursor": cursor}:
-            break  # it is the last page, or the server ignores cursors
-        params = {"cursor": cursor}
-    yield Restart()
+_SEND = Send()
 
 
-def follow_task(task: FollowedTask, wait: float | None) -> Procedure:
-    """Ask for the state of a task, and send input responses to it, until it has ended.
+@attrs.define(eq=False, repr=False)
+class Procedures:
+    """The procedures of the calls of one client."""
 
-    Args:
-        task: what is known of it.
-        wait: the seconds until the first request; None to make it at once.
+    _options: ClientOptions
+    _jitter: Callable[[], float]
+    _encoder: MessageEncoder
+    """It has what was negotiated."""
+    _keys: CallKeys
+    _responded: Callable[[], object]
+    """Is called when the server has responded to a call, so that it still knows the session."""
+    now: float = attrs.field(default=0.0, init=False)
+    """The time of the step, in seconds on the machine's clock."""
 
-    Source: extension ``io.modelcontextprotocol/tasks`` of 2026-07-28; SEP-2663.
-    """
-    outcome: TaskOutcome | None = None if wait is None else TaskReported(wait)
-    while not isinstance(outcome, Finished):
-        if outcome is not None:
-            yield outcome
-        method, params = task.next_request()
-        answer = yield Ask(Kind.TASK, method, params)
-        assert answer is not None
-        outcome = task.on_answer(method, answer)
-    yield outcome
+    def new_task(self, id: str, *, is_owned: bool) -> FollowedTask:
+        """Return a task that is to be followed."""
+        policy, types = self._options.reconnect, self._options.result_types
+        return FollowedTask(id, is_owned, policy, self._jitter, types)
+
+    def run(self, call: PendingRequest) -> Steps[Any]:
+        """Send a call, again and again if need be, until it has its outcome.
+
+        Returns:
+            The result, or the CallError.
+        """
+        if call.task is not None:
+            return (yield from self._follow_task(call, call.task, None))
+        rounds = 0
+        while True:
+            answer = yield _SEND
+            match answer:
+                case Response(result=result):
+                    self._responded()
+                    if call.key is not None:
+                        self._keys.arrived(call.key)
+                        call.key = None
+                    match call.outcome_of(result, self._encoder.agreed, self._options):
+                        case Finished(result=result):
+                            return result
+                        case BecameTask() as became:
+                            return (yield from self._become_task(call, became))
+                        case needs:
+                            rounds += 1
+                            error = yield from self._get_input(call, needs, rounds)
+                case _:
+                    error = yield from self._after(call, answer)
+            if error is None and self._is_stranded(call):
+                error = yield from self._reclaim(call, Unknown(None, never_arrived=False))
+            if error is not None:
+                return error
+
+    # What follows an answer: each returns the error that ends the call, or None to send it again
+
+    def _after(self, call: PendingRequest, answer: StepAnswer) -> Steps[CallError | None]:
+        """Act on what has come for a call and is not its result."""
+        match answer:
+            case ErrorResponse():
+                return (yield from self._denied(call, answer, None))
+            case Refusal():
+                return (yield from self._refused(call, answer))
+            case Lost():
+                return (yield from self._lost(call, answer))
+            case Cut():
+                return (yield from self._reclaim(call, answer))
+            case RemoteProtocolError():
+                return call.unreadable(answer)
+            case AuthorizationFailed():
+                return call.unauthorized(answer)
+            case _:
+                assert answer is None
+                if call.key is not None:
+                    call.key.next = Next.REST
+                return None
+
+    def _get_input(
+        self, call: PendingRequest, needs: NeedsInput, rounds: int
+    ) -> Steps[CallError | None]:
+        """Get the input responses for the next request of a call."""
+        call.refusals = 0
+        if rounds > self._options.limits.max_rounds:
+            text = f"{call.method} got input requests {rounds} times (max_rounds)"
+            return InvalidResponse(text, method=call.method)
+        responses = yield needs
+        if isinstance(responses, RoundDone):
+            call.round_params = responses.params
+        return None
+
+    def _denied(
+        self,
+        call: PendingRequest,
+        error: ErrorResponse,
+        http_status: int | None,
+    ) -> Steps[CallError | None]:
+        """Remove the reason for an error response, if that can be done and was not tried yet."""
+        self._responded()
+        if call.key is not None:
+            self._keys.arrived(call.key)
+            call.key = None
+        is_mismatch = error.code == HEADER_MISMATCH and self._encoder.mirroring is not None
+        if is_mismatch and call.method == "tools/call" and NeedsTools not in call.tried:
+            call.tried += (NeedsTools,)
+            yield NeedsTools()
+            yield from self._list_tools()
+            return None
+        if self._is_about_version(call, error):
+            call.tried += (NeedsVersion,)
+            yield NeedsVersion()
+            return None
+        return jsonrpc_error_from(error, call.method, call.id, http_status)
+
+    def _refused(self, call: PendingRequest, refusal: Refusal) -> Steps[CallError | None]:
+        about_key = None if call.key is None else call.key.answer_in(refusal)
+        if about_key is not None:
+            return (yield from self._reclaim(call, about_key))
+        is_first = _is_first(refusal.request)
+        if call.refused(refusal) and is_first:
+            retry = self._next_attempt(call, refusal.message, refusal.retry_after)
+            if retry is not None:
+                yield retry
+                return None
+        if refusal.ends_session:
+            call.was_not_run = is_first
+            yield SessionOver(refusal)
+            return None
+        error = refusal.error
+        if error is not None and (
+            error.id == call.id or (error.id is None and self._is_about_version(call, error))
+        ):
+            return (yield from self._denied(call, error, refusal.status))
+        return refusal.as_error(call.method, call.id)
+
+    def _lost(self, call: PendingRequest, lost: Lost) -> Steps[CallError | None]:
+        key, unsent = call.key, lost.unsent
+        if unsent is not None and (key is None or key.next is Next.CALL):
+            if not self._is_final(call, unsent):
+                retry = self._next_attempt(call, lost.reason)
+                if retry is not None:
+                    yield retry
+                    return None
+            if not call.was_sent:
+                return call.unsent(lost.reason)
+        if key is not None:
+            return (yield from self._reclaim(call, Cut(lost.reason)))
+        return call.lost(lost.reason)
+
+    def _reclaim(self, call: PendingRequest, answer: Answer) -> Steps[CallError | None]:
+        """Act on a cut of a call with a key, or on an answer that is not its response."""
+        key = call.key
+        assert key is not None
+        key.was_attached = call.stream is not None and call.stream.was_opened
+        step = self._keys.next_step(key, answer, self.now)
+        if isinstance(step, Retry):
+            call.refusals = step.attempt
+            yield step
+        elif isinstance(step, Lost):
+            call.key = None
+            if not call.idempotent or call.repeats == self._options.reconnect.max_attempts:
+                return call.lost(step.reason)
+            call.repeats += 1
+        return None
+
+    # Decisions
+
+    def _is_stranded(self, call: PendingRequest) -> bool:
+        """Return True if a server without keys has taken the place of that which ran a call."""
+        key = call.key
+        return key is not None and key.next is not Next.CALL and not self._encoder.agreed.is_modern
+
+    def _is_about_version(self, call: PendingRequest, error: ErrorResponse) -> bool:
+        """Return True if the version was refused, for the first time for a call."""
+        is_unsupported = error.code == UNSUPPORTED_VERSION and self._encoder.agreed.is_modern
+        return is_unsupported and NeedsVersion not in call.tried
+
+    def _is_final(self, call: PendingRequest, unsent: Unsent) -> bool:
+        """Return True if a request of which nothing was sent need not be tried again."""
+        if unsent is not Unsent.REFUSED:
+            return unsent is Unsent.PERMANENT
+        if call.refused_since is None:
+            call.refused_since = self.now
+        return self.now >= call.refused_since + LOCAL_PATIENCE
+
+    def _next_attempt(self, call: PendingRequest, reason: str, wait: float = 0.0) -> Retry | None:
+        """Return when to send a call again of which the server has run nothing, or which is safe.
+
+        The timeouts of the call run on. Returns None if it was sent too often, or would time out
+        before.
+
+        Args:
+            call: the call.
+            reason: why it failed, as text for an event.
+            wait: the seconds to wait at least.
+        """
+        used = 0 if call.stream is None else call.stream.attempts
+        policy, attempt = self._options.reconnect, max(call.refusals, used) + 1
+        assert call.timeouts is not None
+        if attempt > policy.max_attempts:
+            return None
+        delay = policy.delay(attempt, wait, self._jitter())
+        if self.now + delay >= call.timeouts.deadline:
+            return None
+        call.refusals, call.key = attempt, None
+        return Retry(delay, attempt, reason)
+
+    # What a call needs beside its own request
+
+    def _list_tools(self) -> Steps[None]:
+        """Fetch the list of tools, so that the call whose headers were refused can be repeated.
+
+        The server may have changed its tools since they were listed. The call is repeated even if
+        the list cannot be fetched. Source: 2026-07-28 basic/transports: Custom Headers; SEP-2243.
+        """
+        params: Params = {}
+        for _ in range(_MAX_PAGES):
+            answer = yield from self._ask_for_tools(params)
+            if not isinstance(answer, Response):
+                break
+            yield ToolsListed(answer.result)
+            cursor = (json.as_object(answer.result) or {}).get("nextCursor")
+            if not isinstance(cursor, str) or params == {"cursor": cursor}:
+                break  # it is the last page, or the server ignores cursors
+            params = {"cursor": cursor}
+
+    def _ask_for_tools(self, params: Params) -> Steps[Any]:
+        """Ask for a page of the list of tools, again and again while the server is out of reach."""
+        policy, attempt = self._options.reconnect, 0
+        while True:
+            answer = yield Ask(Kind.TOOLS, "tools/list", params)
+            attempt += 1
+            match answer:
+                case Refusal() if answer.was_not_run or answer.leaves_unknown:
+                    wait = answer.retry_after
+                case Lost(unsent=Unsent.UNREACHABLE | Unsent.REFUSED):
+                    wait = 0.0
+                case _:
+                    return answer
+            if attempt > policy.max_attempts:
+                return answer
+            yield Sleep(policy.delay(attempt, wait, self._jitter()))
+
+    def _become_task(self, call: PendingRequest, became: BecameTask) -> Steps[Any]:
+        """Follow the task by whose handle the server has answered a call."""
+        task = call.task = self.new_task(became.members["taskId"], is_owned=True)
+        task.reported_progress = call.progress
+        wait = task.on_handle(became.members)
+        yield became
+        return (yield from self._follow_task(call, task, wait))
+
+    def _follow_task(
+        self, call: PendingRequest, task: FollowedTask, wait: float | None
+    ) -> Steps[Any]:
+        """Ask for the state of a task, and send input responses to it, until it has ended.
+
+        Args:
+            call: the call that waits for it.
+            task: what is known of it.
+            wait: the seconds until the first request; None to make it at once.
+
+        Source: extension ``io.modelcontextprotocol/tasks`` of 2026-07-28; SEP-2663.
+        """
+        outcome: TaskOutcome | None = None if wait is None else TaskReported(wait)
+        while not isinstance(outcome, Finished):
+            if outcome is not None:
+                yield outcome
+            if not self._encoder.agreed.is_modern:
+                version = self._encoder.agreed.revision.name
+                text = (
+                    f"{version}, which the server now speaks, has no tasks, so the outcome of the "
+                    "task is unknown"
+                )
+                return call.error(TaskLost, text)
+            method, params = task.next_request()
+            answer = yield Ask(Kind.TASK, method, params)
+            outcome = None
+            if answer is not None:
+                assert isinstance(answer, Response | ErrorResponse | Lost | Refusal | CallError)
+                outcome = task.on_answer(method, answer)
+        return outcome.result
+
+
+def _is_first(request: HttpRequest) -> bool:
+    """Return True if an HTTP request carries a call, and does not resume its stream."""
+    return request.method == b"POST" and not request.last_event_id

@@ -17,14 +17,13 @@ cancellation.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import attrs
 
 from ..codecs import json, jsonrpc
-from ..codecs.jsonrpc import HEADER_MISMATCH, UNSUPPORTED_VERSION
 from ..errors import (
     AuthorizationFailed,
     CallError,
@@ -40,7 +39,7 @@ from ..messages import ErrorResponse, Params, Request, Response
 from ..reclaim import EXTENSION, RECEIVED
 from ..tasks import GET as GET_TASK
 from ..tasks import PROGRESS_UNSHOWN, RESULT_TYPE
-from .call_keys import CallKey, Next
+from .call_keys import CallKey, Cut, Next
 from .http_heads import Refusal
 from .options import ClientOptions
 from .outcomes import (
@@ -48,11 +47,13 @@ from .outcomes import (
     BecameTask,
     Finished,
     Kind,
+    Lost,
     NeedsInput,
     NeedsTools,
     NeedsVersion,
-    Procedure,
     RequestOutcome,
+    RoundDone,
+    Step,
 )
 from .stream import Stream
 from .task import TASK_METHOD, FollowedTask, task_id_of
@@ -60,6 +61,26 @@ from .task import TASK_METHOD, FollowedTask, task_id_of
 if TYPE_CHECKING:
     from .legacy.turn import Turn
 
+
+StepAnswer: TypeAlias = (
+    Response
+    | ErrorResponse
+    | Lost
+    | Refusal
+    | RemoteProtocolError
+    | CallError
+    | Cut
+    | RoundDone
+    | None
+)
+"""What the procedure of a call is sent: how a request has ended, or the input responses.
+
+RemoteProtocolError: the response to the call is invalid. CallError: so is that to a request of the
+client's own, or there is no authorization. None: a time has passed, or a new session is open.
+"""
+
+_Ending = TypeVar("_Ending")
+Steps: TypeAlias = Generator[Step, StepAnswer, _Ending]
 
 _NO_PARAMS: Params = MappingProxyType({})
 
@@ -201,8 +222,8 @@ class PendingRequest:
     """The task that runs the call; None if there is none."""
     progress: ProgressReceived | None = attrs.field(default=None, init=False)
     """The last report of progress; None before the first."""
-    procedure: Procedure | None = attrs.field(default=None, init=False)
-    """What looks up the headers of its tool, or follows its task; None if neither is going on."""
+    procedure: Steps[Any] | None = attrs.field(default=None, init=False)
+    """What decides what comes next for a call; None for requests of the client's own."""
     child: int | None = attrs.field(default=None, init=False)
     """The request for whose answer its procedure waits; None if there is none."""
     listener: int | None = attrs.field(default=None, init=False)
@@ -213,11 +234,12 @@ class PendingRequest:
     """The number of server requests that have paused its timeouts so far."""
     round_params: Params | None = attrs.field(default=None, init=False)
     """``inputResponses`` and ``requestState`` of the last round; None before the first."""
-    rounds: int = attrs.field(default=0, init=False)
     cache_generation: int = attrs.field(default=0, init=False)
     """``Cache.generation`` when the request was made."""
     refusals: int = attrs.field(default=0, init=False)
     """How often the server has refused it without running anything, since the last progress."""
+    tried: tuple[type[NeedsTools | NeedsVersion], ...] = attrs.field(default=(), init=False)
+    """What was done about error responses to it, each at most once."""
     repeats: int = attrs.field(default=0, init=False)
     """How often it was sent again because its response was lost."""
     was_not_run: bool = attrs.field(default=False, init=False)
@@ -228,8 +250,6 @@ class PendingRequest:
     """Time since when this machine has refused all connections for it, in seconds on the machine's
     clock; None if it has not.
     """
-    _has_refetched_tools: bool = attrs.field(default=False, init=False)
-    _has_renegotiated: bool = attrs.field(default=False, init=False)
 
     @property
     def followed(self) -> FollowedTask:
@@ -279,43 +299,16 @@ class PendingRequest:
     def refused(self, refusal: Refusal) -> bool:
         """Record a refusal, and return whether the request can be sent again."""
         self.was_sent = self.was_sent or refusal.leaves_unknown
-        is_harmless = self.idempotent or self.kind is Kind.TOOLS
-        return refusal.was_not_run or (is_harmless and refusal.leaves_unknown)
+        return refusal.was_not_run or (self.idempotent and refusal.leaves_unknown)
 
-    def on_response(
-        self,
-        message: Response | ErrorResponse,
-        http_status: int | None,
-        agreed: Agreed,
-        options: ClientOptions,
-        *,
-        is_mirrored: bool,
-    ) -> RequestOutcome:
-        """Return what the response to a call means.
+    def outcome_of(self, result: Any, agreed: Agreed, options: ClientOptions) -> RequestOutcome:
+        """Return what a result means.
 
         Args:
-            message: the response.
-            http_status: the status of the HTTP response if it was a refusal, else None.
+            result: the result.
             agreed: what client and server have negotiated.
             options: the settings of the client.
-            is_mirrored: True if headers repeat parts of the request.
         """
-        if isinstance(message, Response):
-            return self._result(message.result, agreed, options)
-        is_mismatch = is_mirrored and message.code == HEADER_MISMATCH
-        if is_mismatch and self.method == "tools/call" and not self._has_refetched_tools:
-            self._has_refetched_tools = True
-            return NeedsTools()
-        if agreed.is_modern and self.may_renegotiate(message):
-            self._has_renegotiated = True
-            return NeedsVersion()
-        return Finished(jsonrpc_error_from(message, self.method, self.id, http_status))
-
-    def may_renegotiate(self, error: ErrorResponse) -> bool:
-        """Return whether the server refused the version, for the first time for this request."""
-        return error.code == UNSUPPORTED_VERSION and not self._has_renegotiated
-
-    def _result(self, result: Any, agreed: Agreed, options: ClientOptions) -> RequestOutcome:
         members = json.as_object(result) or {}
         has_type = agreed.revision.result_type
         kind = members.get("resultType", "complete") if has_type else "complete"
