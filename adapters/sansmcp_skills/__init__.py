@@ -11,7 +11,7 @@ from sansmcp import _lazy
 with _lazy.needing(__name__, "skills", "yaml"):
     from ._frontmatter import parse_frontmatter
 
-from ._folder import FolderFile, FolderSkill, SkillError, SkillFolder, check_name
+from ._folder import FolderFile, FolderSkill, SkillError, SkillFolder, check_name, quoted
 
 __all__ = [
     "FolderFile",
@@ -20,4 +20,5 @@ __all__ = [
     "SkillFolder",
     "check_name",
     "parse_frontmatter",
+    "quoted",
 ]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from mimetypes import MimeTypes
 from pathlib import Path
 from typing import Any
@@ -24,8 +24,10 @@ _MAX_ENTRIES = 20_000
 _TYPES = MimeTypes()
 _TYPES.add_type("text/markdown", ".md")
 
-Stamp = tuple[int, int, int]
-"""Of a file: when it was changed, its bytes, and its inode."""
+Stamp = tuple[int, int, int, int]
+"""Of a file: when its content and its inode were changed, its bytes, and its inode. Programs can
+set the first to any time.
+"""
 
 
 class SkillError(Exception):
@@ -36,16 +38,19 @@ class SkillError(Exception):
 class FolderFile:
     """A file of a skill."""
 
-    path: Path
+    folder: Path
+    """The folder of all skills."""
+    parts: tuple[str, ...]
+    """The path in that folder."""
     uri: str
-    stamp: Stamp
+    stamp: Stamp = attrs.field(eq=False)
     digest: str
     size: int
 
     def read(self) -> bytes | None:
         """Return the bytes; None if they are no longer those of the digest."""
         try:
-            data = _read(self.path)
+            data = _read(self.folder, self.parts)
         except (OSError, ValueError):
             return None
         return data if digest_of(data) == self.digest else None
@@ -53,7 +58,7 @@ class FolderFile:
     @property
     def mime_type(self) -> str | None:
         """The media type that the name of the file suggests."""
-        return _TYPES.guess_type(self.path.name)[0]
+        return _TYPES.guess_type(self.parts[-1])[0]
 
 
 @attrs.frozen
@@ -84,7 +89,8 @@ class SkillFolder:
     """The skills of a folder: it is one itself, or has them at any depth.
 
     Links are not followed, and what begins with a dot is left out, so nothing outside of the folder
-    is served. A file is read again when its time, size or inode has changed. Not thread-safe.
+    is served. A file is read again when one of its times, its size or its inode has changed. Not
+    thread-safe.
 
     Attributes:
         skills: the skills, by URI; after :meth:`scan`.
@@ -145,16 +151,16 @@ class SkillFolder:
         if len(paths) > MAX_FILES:
             raise ValueError(f"it has {len(paths)} files; a skill can have {MAX_FILES}")
         stamps = {path: _stamp(path) for path in paths}
-        total = sum(size for _, size, _ in stamps.values())
+        total = sum(size for *_, size, _ in stamps.values())
         if total > MAX_BYTES:
             raise ValueError(f"it has {total} bytes; a skill can have {MAX_BYTES}")
         for path, stamp in stamps.items():
             known = files.get(path) or self._files.get(path)
             if known is None or known.stamp != stamp:
-                parts = [*base, *path.relative_to(self.folder).parts]
-                uri = "skill://" + "/".join(quote(part, safe="") for part in parts)
-                data = _read(path)
-                known = FolderFile(path, uri, stamp, digest_of(data), len(data))
+                parts = path.relative_to(self.folder).parts
+                data = _read(self.folder, parts)
+                uri = f"skill://{quoted((*base, *parts))}"
+                known = FolderFile(self.folder, parts, uri, stamp, digest_of(data), len(data))
             files[path] = known
         manifest = files[root / MANIFEST]
         found = FolderSkill(manifest.uri, {}, {files[path].uri: files[path] for path in paths})
@@ -196,17 +202,39 @@ class SkillFolder:
 
 def _stamp(path: Path) -> Stamp:
     found = path.lstat()
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino
 
 
-def _read(path: Path) -> bytes:
-    """Return the bytes of a file. Raises OSError, also for a link; ValueError: it is large."""
+def _read(folder: Path, parts: Sequence[str]) -> bytes:
+    """Return the bytes of a file in a folder.
+
+    Raises:
+        OSError: the file cannot be read, or is a link. Where the platform can open a file relative
+            to an open folder, no folder on the way to it may have become a link, either.
+        ValueError: it is large.
+    """
     flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
-    with open(os.open(path, flags | getattr(os, "O_BINARY", 0)), "rb") as file:
+    flags |= getattr(os, "O_BINARY", 0)
+    if os.open in os.supports_dir_fd:
+        descriptor = os.open(folder, os.O_RDONLY)
+        for part in parts:
+            above = descriptor
+            try:
+                descriptor = os.open(part, flags, dir_fd=above)
+            finally:
+                os.close(above)
+    else:
+        descriptor = os.open(folder.joinpath(*parts), flags)
+    with open(descriptor, "rb") as file:
         data = file.read(MAX_BYTES + 1)
     if len(data) > MAX_BYTES:
-        raise ValueError(f"{path.name} has more than {MAX_BYTES} bytes")
+        raise ValueError(f"{parts[-1]} has more than {MAX_BYTES} bytes")
     return data
+
+
+def quoted(parts: Iterable[str]) -> str:
+    """Return the path of a URI; what a URI cannot have, such as a space, is percent-encoded."""
+    return "/".join(quote(part, safe="") for part in parts)
 
 
 def check_name(name: Any, folder: str) -> None:

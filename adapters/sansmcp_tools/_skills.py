@@ -21,7 +21,14 @@ import attrs
 
 from sansmcp import LocalProtocolError
 from sansmcp.skills import MANIFEST
-from sansmcp_skills import FolderFile, SkillError, SkillFolder, check_name, parse_frontmatter
+from sansmcp_skills import (
+    FolderFile,
+    SkillError,
+    SkillFolder,
+    check_name,
+    parse_frontmatter,
+    quoted,
+)
 
 from ._content import EmbeddedResource, contents_of, without_none
 from ._revisions import Features
@@ -109,7 +116,7 @@ class SkillTable:
             LocalProtocolError: the path or the frontmatter cannot be used.
         """
         members = {"name": path.rpartition("/")[2], **frontmatter}
-        uri = f"skill://{path}/{MANIFEST}"
+        uri = f"skill://{quoted(path.split('/'))}/{MANIFEST}"
         lines = [f"{json.dumps(key)}: {_json_of(value)}\n" for key, value in members.items()]
         text = f"---\n{''.join(lines)}---\n"
         try:

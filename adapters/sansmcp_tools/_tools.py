@@ -306,6 +306,7 @@ class Tools(App):
         Args:
             folder: the folder.
             prefix: what comes before the path of each skill in its URI, such as ``acme/billing``.
+                What a URI cannot have, such as a space, is percent-encoded, as in names of files.
             max_age: seconds for which clients of 2026-07-28 may keep lists and entries of all
                 skills; the last call counts.
 
@@ -323,7 +324,7 @@ class Tools(App):
         self._changed("resources")
 
     def skill(
-        self, path: str, *, description: str, frontmatter: Mapping[str, Any] | None = None
+        self, path: str, *, description: str = "", frontmatter: Mapping[str, Any] | None = None
     ) -> Callable[[_F], _F]:
         """Make a skill of a function, which returns the text of ``SKILL.md`` below its frontmatter.
 
@@ -333,7 +334,7 @@ class Tools(App):
         Args:
             path: the path of the skill in its URI; the last part is its name: 1 to 64 of a-z, 0-9
                 and ``-``.
-            description: what it is for, and when to use it.
+            description: what it is for, and when to use it; every skill has one.
             frontmatter: further members of the frontmatter, such as ``license``, as JSON.
 
         Raises:
@@ -341,7 +342,16 @@ class Tools(App):
                 parameters, or there is a skill or a resource of this URI.
             ModuleNotFoundError: the extra is not installed.
         """
+        if callable(path):
+            raise LocalProtocolError(
+                "@tools.skill needs a path and a description; write it as "
+                '@tools.skill("reports/daily", description="What it is for, and when to use it")'
+            )
         check_type(str, path=path, description=description)
+        if not description:
+            raise LocalProtocolError(
+                f"skill({path!r}) has no description: say what it is for, and when to use it"
+            )
 
         def register(function: _F) -> _F:
             members = {"description": description, **(frontmatter or {})}

@@ -47,7 +47,13 @@ def test_a_file(url: str) -> None:
     ("words", "why"),
     [
         (["skill://none/SKILL.md"], "no skill"),
-        ([URI, "none.md"], "has no file 'none.md'"),
+        (["git-workflw"], f"no skill 'git-workflw'; did you mean {URI}?"),
+        (["skill://git-worflow/SKILL.md"], f"did you mean {URI}?"),
+        (["other"], "no skill 'other'; sansmcp skills without it lists"),
+        ([URI, "none.md"], "has no file 'none.md'; there are SKILL.md, guide.md"),
+        ([URI, "guid.md"], "has no file 'guid.md'; did you mean guide.md?"),
+        (["--files"], "--files lists the files of one skill"),
+        ([URI, "guide.md", "--files"], "--files lists the files of one skill"),
         ([URI, "guide.md", "more"], "Too many words: 'more'"),
     ],
 )
@@ -55,6 +61,20 @@ def test_what_cannot_be_shown(url: str, words: list[str], why: str) -> None:
     done = run_in_process("skills", url, *words)
     assert (done.status, done.out) == (1, "")
     assert why in done.err
+
+
+def test_the_files_of_a_skill(url: str) -> None:
+    done = run_in_process("skills", url, URI, "--files")
+    assert done.status == 0
+    assert done.out.split() == ["files:", "SKILL.md", "53", "bytes", "guide.md", "7", "bytes"]
+
+
+def test_the_files_of_a_skill_that_a_function_makes(tmp_path: Path) -> None:
+    tools = Tools("skills")
+    tools.skill("daily", description="Report.")(lambda: "x")
+    with sansmcp_blocking.serve(tools, http=("127.0.0.1", 0)) as running:
+        done = run_in_process("skills", running.url, "skill://daily/SKILL.md", "--files")
+    assert "announces no files" in done.out
 
 
 def test_a_server_without_skills() -> None:

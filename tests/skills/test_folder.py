@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -96,6 +97,59 @@ def test_a_file_that_becomes_a_link_is_read_no_more(tmp_path: Path) -> None:
     guide.unlink()
     guide.symlink_to(write(tmp_path / "other", "same"))
     assert file.read() is None
+
+
+@pytest.mark.skipif(
+    os.open not in os.supports_dir_fd, reason="no file can be opened relative to a folder there"
+)
+def test_a_folder_that_becomes_a_link_is_read_no_more(tmp_path: Path) -> None:
+    folder = skill(tmp_path / "skills" / "one")
+    write(folder / "deep" / "er" / "guide.md", "same")
+    found = scanned(tmp_path / "skills")
+    files = found.skills["skill://one/SKILL.md"].files
+    file = files["skill://one/deep/er/guide.md"]
+    assert file.read() == b"same"
+    (folder / "deep").rename(tmp_path / "elsewhere")
+    assert file.read() is None
+    (folder / "deep").symlink_to(tmp_path / "elsewhere")
+    assert file.read() is None
+    count = len(os.listdir("/dev/fd"))
+    for _ in range(10):
+        file.read()
+        files["skill://one/SKILL.md"].read()
+    assert len(os.listdir("/dev/fd")) == count
+    (tmp_path / "link").symlink_to(
+        tmp_path / "skills"
+    )  # the folder itself is the choice of the user
+    assert list(scanned(tmp_path / "link").skills) == ["skill://one/SKILL.md"]
+
+
+def test_a_platform_that_opens_only_whole_paths(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "supports_dir_fd", frozenset[Any]())
+    skill(tmp_path / "one")
+    (file,) = scanned(tmp_path).skills["skill://one/SKILL.md"].files.values()
+    assert file.read() is not None
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there it is the time of creation")
+def test_a_change_is_seen_whose_time_was_put_back(tmp_path: Path) -> None:
+    guide = write(skill(tmp_path / "one") / "guide.md", "old")
+    found = scanned(tmp_path)
+    before = guide.stat()
+    guide.write_text("new")
+    os.utime(guide, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert found.scan()
+    file = found.skills["skill://one/SKILL.md"].files["skill://one/guide.md"]
+    assert file.read() == b"new"
+    guide.chmod(0o600)  # changes that time, and nothing that clients see
+    assert not found.scan()
+
+
+def test_a_prefix_with_spaces_is_encoded(tmp_path: Path) -> None:
+    skill(tmp_path / "one")
+    assert list(scanned(tmp_path, "my team/ä").skills) == ["skill://my%20team/%C3%A4/one/SKILL.md"]
 
 
 def test_what_changes_is_read_again(tmp_path: Path) -> None:

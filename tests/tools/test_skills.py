@@ -12,6 +12,7 @@ import pytest
 import sansmcp
 import sansmcp_asyncio
 import sansmcp_blocking
+from sansmcp import LocalProtocolError
 from sansmcp.skills import EXTENSION
 from sansmcp_pytest import Client, Connect
 from sansmcp_skills import SkillFolder
@@ -156,6 +157,22 @@ def test_changed_files_are_seen_and_verified(tools: Tools, folder: Path) -> None
         assert client.read_skill(changed, "references/new.md") == "New."
         write(folder / "git-workflow" / "SKILL.md", "broken")
         assert [each.name for each in client.skills()] == ["refunds"]
+
+
+def test_a_skill_says_what_to_write_if_it_is_used_bare() -> None:
+    tools: Any = Tools("skills")
+    with pytest.raises(LocalProtocolError, match=r'write it as @tools\.skill\("reports/daily", '):
+        tools.skill(lambda: "x")
+
+    with pytest.raises(LocalProtocolError, match=r"skill\('daily'\) has no description"):
+        tools.skill("daily")
+
+
+def test_the_path_of_a_skill_with_spaces_is_encoded() -> None:
+    tools = Tools("skills")
+    tools.skill("my team/daily", description="Report.")(lambda: "x")
+    with pytest.raises(LocalProtocolError, match="There is a skill at skill://my%20team/daily/"):
+        tools.skill("my team/daily", description="Report.")(lambda: "x")
 
 
 def test_uris_that_are_made_up_do_not_make_the_server_look_at_the_files(
