@@ -10,6 +10,8 @@ from collections.abc import Iterable
 
 import attrs
 
+from sansmcp.revisions import REVISIONS
+
 from .fates import Fates
 
 FLEETS = ("fleet", "fleet", "tasks")
@@ -78,6 +80,13 @@ KINDS = {
             *("resources", "ends", "small store"),
         ),
     ),
+    "stdio-v2": Kind(
+        base=("",),
+        lacks=_set(
+            *("fleet", "tasks", "protected", "eras", "batches", "visitors", "strangers"),
+            *("refusals", "proxies"),
+        ),
+    ),
 }
 """All of them, by name. Each is a feature of its worlds, too."""
 
@@ -86,6 +95,7 @@ SOMETIMES = (
     "call asked for the rest of",
     "call delivered twice",
     "call that lost its key's room",
+    *(f"connected by stdio-v2 at {version}" for version in tuple(REVISIONS)[1:]),
     "client that makes many calls refused for lack of room",
     "instance stands still",
     "instance stands still while a handler runs",

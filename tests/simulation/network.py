@@ -14,6 +14,7 @@ import attrs
 
 from sansmcp import ConnectionInfo, Idle, ServerConnection, ServerPipe
 from sansmcp.effects import CloseConnection, SendBytes
+from sansmcp.http2.server_connection import ServerConnection as Http2Connection
 from sansmcp.http11.client_connection import ClientConnection
 from sansmcp.process import ProcessExited, StderrClosed, StderrData, StdoutClosed
 
@@ -210,6 +211,10 @@ class Wire:
                 self.owner.lost(self, reason)
 
     # The server's end
+
+    def wake(self) -> None:
+        """The server has something for this connection."""
+        self.pull()
 
     def pull(self) -> None:
         """Send what there is to send, and read what was not read if the server wants it."""
@@ -456,7 +461,7 @@ class Pipes:
     name: str
     instance: Instance
     owner: Customer
-    pipe: ServerPipe = attrs.field(init=False)
+    pipe: ServerPipe | Http2Connection = attrs.field(init=False)
     arrived: deque[bytes] = attrs.field(factory=deque[bytes], init=False)
     is_over: bool = attrs.field(default=False, init=False)
     _window: int = attrs.field(init=False)
@@ -472,7 +477,8 @@ class Pipes:
     def __attrs_post_init__(self) -> None:
         self._up = Gatherer(self.world, self._send_up)
         self._down = Gatherer(self.world, self._send_down)
-        self.pipe = ServerPipe(self.instance.server, driver=self, now=self.instance.now)
+        machine = Http2Connection if self.owner.kind == "stdio-v2" else ServerPipe
+        self.pipe = machine(self.instance.server, driver=self, now=self.instance.now)
         narrow = self.world.fates.strikes(f"{self.name} narrow", 0.4 * self.world.is_faulty)
         self._window = 50 if narrow else 64 * 1024
         self.pull()
@@ -498,7 +504,7 @@ class Pipes:
     @property
     def _gathers(self) -> bool:
         """Whether something between the two makes batches of their messages."""
-        is_known = self.owner.version == "2025-03-26"
+        is_known = self.owner.kind == "stdio" and self.owner.version == "2025-03-26"
         return is_known and self.world.is_faulty and "batches" in self.world.features
 
     def _send_up(self, data: bytes) -> None:
@@ -523,6 +529,10 @@ class Pipes:
             self._later(lambda part=part: self.owner.hear(part))  # type: ignore[misc]
 
     # The server's end
+
+    def wake(self) -> None:
+        """The server has something for this connection."""
+        self.pull()
 
     def pull(self) -> None:
         """Send what there is to send, and read what was not read if the server wants it."""
@@ -556,7 +566,8 @@ class Pipes:
         self._later(lambda: self._arrive(data))
 
     def _arrive(self, data: bytes) -> None:
-        if self.world.is_faulty and "noise" in self.world.features and data.startswith(b"{"):
+        is_whole = data.startswith(b"{") or self.owner.kind == "stdio-v2"
+        if self.world.is_faulty and "noise" in self.world.features and is_whole:
             self.owner.hear(StderrData(b"a line of the log\n"))
         self.arrived.append(data)
         self.owner.touch()

@@ -229,7 +229,8 @@ class Customer(Host):
         super().__init__(world, name, index)
         self.client = client
         self.kind = kind
-        """How it connects: by "http" without HTTP+SSE, by "sse", by "any" of both, or "stdio"."""
+        """How it connects: by "http" without HTTP+SSE, by "sse", by "any" of both, or by a
+        process of its own, on "stdio" or "stdio-v2"."""
         self.causes: set[str] = set()
         """What has happened to it that may end a call."""
         self.principal = ""
@@ -294,6 +295,11 @@ class Customer(Host):
         return self.client
 
     @property
+    def has_process(self) -> bool:
+        """Whether it has a server of its own, on pipes."""
+        return self.kind in ("stdio", "stdio-v2")
+
+    @property
     def is_paused(self) -> bool:
         """Whether it reads nothing, because its application is behind."""
         return self._paused or self.naps
@@ -325,7 +331,7 @@ class Customer(Host):
         """Whether it wants to be told what belongs to no call, at the newest revision or before."""
         if modern:
             return self.offers == ("2026-07-28",)
-        has_stream = self.kind in ("sse", "stdio") or (self.kind == "http" and self.has_listener)
+        has_stream = self.kind in ("sse", "stdio") or (self.kind != "any" and self.has_listener)
         return has_stream and self.offers != ("2026-07-28",) and not self.listener_stopped
 
     # The application
@@ -552,7 +558,7 @@ class Customer(Host):
         if self.world.has_keys and errand.method == "tools/call":
             self._check_kept(made, error)
         is_away = any(kind == "disconnect" for kind, _ in errand.steps)
-        if errand.name in self.world.stopped and not is_away and self.kind != "stdio":
+        if errand.name in self.world.stopped and not is_away and not self.has_process:
             self._check_last_answer(made, error)
         self.needs(f"{errand.name} failed: {error!r}", *self._causes_of(made, error))
 
@@ -1056,7 +1062,7 @@ class Instance(Host):
     def _perform(self, effect: ServerEffect) -> None:
         match effect:
             case Wake(exchange):
-                exchange.driver.pull()
+                exchange.driver.wake()
             case Authenticate():
                 self._authenticate(effect)
             case _:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Container, Hashable, Iterable, Iterator
+from typing import Any
 
 from sansmcp import Client, Server, ServerCall, StreamKey
 from sansmcp.server.calls import RunningCall
@@ -203,7 +204,7 @@ def stuck_readers(server: Server) -> Iterator[str]:
     """
     for session in _sessions(server):
         for exchange, stream in session._readers.items():  # noqa: SLF001
-            if exchange.is_done or exchange.unsent or exchange.driver.is_blocked:
+            if exchange.is_done or exchange.unsent or is_blocked(exchange.driver):
                 continue
             if stream.reader is not exchange:
                 yield f"keeps a response open that nothing is sent to: {stream.key}"
@@ -217,6 +218,11 @@ def stuck_readers(server: Server) -> Iterator[str]:
                     yield f"has a reader that is behind, and reads nothing: {stream.key}"
                 elif stream.state in (LogState.FINISHED, LogState.CLOSED):
                     yield f"keeps a response open that has come to its end: {stream.key}"
+
+
+def is_blocked(driver: Any) -> bool:
+    """Whether a client must take something before more of a response is sent to it."""
+    return driver.is_blocked if isinstance(driver, Wire) else bool(driver.body)
 
 
 def of_client(client: Client) -> Iterator[str]:

@@ -39,6 +39,7 @@ from sansmcp.codecs.jsonrpc import METHOD_NOT_FOUND, UNSUPPORTED_VERSION
 from sansmcp.effects import OpenExchange
 from sansmcp.errors import RequestTimeout
 from sansmcp.events import CallCompleted
+from sansmcp.http2.pipe_client import PipeClient
 from sansmcp.http11_parser import Http11Parser
 from sansmcp.messages import Request
 from sansmcp.meta_keys import LISTEN
@@ -725,6 +726,7 @@ class World:
             has_tasks = "tasks" in self.features
             follows_tasks = not has_tasks or fates.number(f"{name} follows no tasks") > 0.1
             is_plain = is_fleet or has_tasks
+            is_http2 = "stdio-v2" in self.features
             kind = pick(f"{name} kind", ("http",) * 7 + ("sse", "stdio", "any") * (not is_plain))
             versions = {
                 "http": _MODERN
@@ -756,6 +758,8 @@ class World:
             principal = pick(f"{name} principal", ("alice", "bob"))
             if self.issuer is not None:
                 principal = pick(f"{name} account", ("alice", "alice", "alice", "bob"))
+            if is_http2:
+                kind, versions = "stdio-v2", (pick(f"{name} version", tuple(REVISIONS)[1:]),)
             if self.has_keys:
                 kind, versions = "http", _MODERN
             if self.relays:  # a relay serves one user
@@ -764,14 +768,16 @@ class World:
             impatient = "impatient" in self.features
             timeout = pick(f"{name} timeout", (1.0, 5.0, 20.0)) if impatient else 200.0
             target: Any = "http://localhost/sse" if kind == "sse" else "http://localhost/mcp"
-            is_protected = self.issuer is not None and kind != "stdio"
-            credentials: Any = {"headers": {} if kind == "stdio" else {"Authorization": principal}}
+            has_process = kind in ("stdio", "stdio-v2")
+            is_protected = self.issuer is not None and not has_process
+            credentials: Any = {"headers": {} if has_process else {"Authorization": principal}}
             if self.issuer is not None and is_protected:
                 credentials = authorization.settings_of(self, name, self.issuer, principal)
             if self.has_keys:
                 credentials["random_bytes"] = self._random_bytes(name)
-            client = (authorization.WatchedClient if is_protected else Client)(
-                ["server"] if kind == "stdio" else target,
+            machine = authorization.WatchedClient if is_protected else Client
+            client = (PipeClient if is_http2 else machine)(
+                ["server"] if has_process else target,
                 name=name,
                 jitter=fates.stream(f"{name} jitter"),
                 versions=versions,
@@ -1810,7 +1816,7 @@ class World:
     def sessions_of(self, customer: Customer) -> bool:
         """Whether a server has something for a client that belongs to no call."""
         has_streams = self.sessions and bool(self.settings["standalone_streams"])
-        return customer.kind != "http" or has_streams
+        return customer.kind not in ("http", "stdio-v2") or has_streams
 
     def _is_settled(self) -> bool:
         return all(customer.is_done for customer in self.customers)

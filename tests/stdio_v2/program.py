@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
+import threading
 import time
 from typing import Any
 
@@ -42,10 +44,28 @@ def call_output() -> int:
     return _output
 
 
+def kill_after(count: int) -> None:
+    """Put something between this process and its output that kills it after so many bytes."""
+    source, sink = os.pipe()
+    output = os.dup(1)
+    os.dup2(sink, 1)
+
+    def copy() -> None:
+        left = count
+        while left > 0:
+            left -= os.write(output, os.read(source, min(left, 1000)))
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    threading.Thread(target=copy, daemon=True).start()
+
+
 def main() -> None:
     global _output
     adapter, *options = sys.argv[1:]
     _output = os.dup(1)
+    for option in options:
+        if option.isdigit():
+            kill_after(int(option))
     app = sansmcp.App("v2", "1", capabilities={"tools": {}})
     app.handler("tools/call")(echo)
     settings: dict[str, Any] = {"stdio": True if "v1" in options else "v2"}
