@@ -10,6 +10,7 @@ table says so.
 ``options``              the settings of a client
 ``opening``              finds transport and revision of a server; opens sessions
 ``request``              one JSON-RPC request, and the meaning of its result
+``request_table``        the requests that have not ended: by number, and by the id in flight
 ``stream``               when and how to reconnect; holds a cursor
 ``input``                the server requests without a response
 ``call_keys``            what follows a cut of a call with a key, by which its response is to be had

@@ -18,11 +18,9 @@ the machine raise.
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from ..auth.flow import GiveUp
@@ -184,6 +182,7 @@ from .post import INITIALIZED, PendingPost, Posts
 from .procedures import Procedures
 from .reader import ResponseReader
 from .request import CallTimeouts, PendingRequest, StepAnswer, encode_without_meta
+from .request_table import RequestTable
 from .stream import Stream
 from .task import TASK_METHOD, FollowedTask, task_id_of
 from .tool_headers import ToolHeaders
@@ -204,12 +203,6 @@ if TYPE_CHECKING:
     from .legacy.turn import Turn
     from .transports.http_sse import HttpSse
 
-_MAX_GIVEN_UP = 1000
-"""Cancelled calls of which the client remembers that a late response may be the handle of a task.
-"""
-
-_NO_META: Params = MappingProxyType({})
-
 _STANDALONE = 0
 """The number of the standalone stream, for timers; the numbers of requests are not 0."""
 
@@ -228,33 +221,27 @@ class Client:
     __slots__ = (
         "__dict__",
         "__weakref__",
-        "_by_id",
         "_cache",
-        "_calls",
         "_cursor",
         "_effects",
         "_encoder",
         "_error",
         "_events",
-        "_given_up",
-        "_handles",
         "_http",
         "_http_sse",
         "_is_full",
         "_jitter",
         "_keys",
-        "_last_id",
         "_now",
         "_observer",
         "_opening",
         "_opening_held",
         "_opening_request",
         "_options",
-        "_own",
-        "_own_numbers",
         "_pipes",
         "_posts",
         "_procedures",
+        "_requests",
         "_server_requests",
         "_standalone",
         "_standalone_exchange",
@@ -316,15 +303,8 @@ class Client:
             url.shown if url is not None and isinstance(target, str) else "the server process",
             url is not None and url.is_local,
         )
-        self._calls: dict[int, PendingRequest] = {}
-        self._own: dict[int, PendingRequest] = {}
-        self._given_up: dict[RequestId, None] = {}
-        """The ids of cancelled calls on a shared stream that may have become tasks meanwhile."""
+        self._requests = RequestTable()
         self._opening_request: PendingRequest | None = None
-        self._by_id: dict[RequestId | None, PendingRequest] = {}
-        self._handles: Iterator[int] = itertools.count(1)
-        self._own_numbers: Iterator[int] = itertools.count(-1, -1)
-        self._last_id = -1
         self._standalone: Stream | None = None
         """The standalone stream; None if there is none."""
         self._standalone_exchange = 0
@@ -515,7 +495,7 @@ class Client:
             json.encode(capabilities)
         self._encoder.check_params(method, params)
         self._now = now
-        handle = next(self._handles)
+        handle = next(self._requests.handles)
         if self._observer is not None:
             further = self._observer.call_started(handle, method, params)
             params = _with_further_meta(params, further)
@@ -572,7 +552,7 @@ class Client:
         self._now = now
         timeouts = CallTimeouts(timeout, total_timeout, resets=True, started=now)
         request = PendingRequest(
-            next(self._handles), Kind.CALL, TASK_METHOD, None, timeouts=timeouts
+            next(self._requests.handles), Kind.CALL, TASK_METHOD, None, timeouts=timeouts
         )
         request.task = self._procedures.new_task(task_id, is_owned=False)
         self._begin(request)
@@ -594,7 +574,7 @@ class Client:
             False, with nothing changed, if the call has ended before.
         """
         self._now = now
-        request = self._calls.get(handle)
+        request = self._requests.calls.get(handle)
         if request is None:
             return False
         self._send_cancellation(request, reason)
@@ -735,9 +715,9 @@ class Client:
         """
         self._now = now
         if not self._opening.is_closed:
-            tasks = [call.task for call in self._calls.values() if call.task is not None]
-            keys = [call.key for call in self._calls.values() if call.key is not None]
-            for request in tuple(self._calls.values()):
+            tasks = [call.task for call in self._requests.calls.values() if call.task is not None]
+            keys = [call.key for call in self._requests.calls.values() if call.key is not None]
+            for request in tuple(self._requests.calls.values()):
                 self._cancelled(request, reason)
             self._end(None, tasks, keys)
 
@@ -864,17 +844,17 @@ class Client:
             assert isinstance(key, int)
             match timer:
                 case Timer.REQUEST:
-                    self._call_timed_out(self._calls[key])
+                    self._call_timed_out(self._requests.calls[key])
                 case Timer.RECONNECT:
                     self._reconnect(key)
                 case Timer.REPEAT:
-                    self._go_on(self._calls[key])
+                    self._go_on(self._requests.calls[key])
                 case Timer.STREAM_IDLE:
                     self._stream_idle_due(key, is_reading=is_reading)
                 case Timer.OPENING:
                     self._on_opening(self._opening.due(now, self._printed()))
                 case Timer.TASK_POLL:
-                    self._task_due(self._calls[key])
+                    self._task_due(self._requests.calls[key])
                 case Timer.POST:
                     self._post_due(key)
                 case Timer.DISCARD_RESPONSE:
@@ -913,7 +893,7 @@ class Client:
                     self._pipes.process.has_served = True
                 self._events.append(event)
                 self._keys.opened(event.capabilities)
-                for call in tuple(self._calls.values()):
+                for call in tuple(self._requests.calls.values()):
                     self._go_on(call)
                 self._open_standalone_stream()
             case _:
@@ -962,10 +942,7 @@ class Client:
         self._open(ForEventStream(), b"GET", stream=stream)
 
     def _send_own(self, kind: Kind, method: str, params: Params | None) -> None:
-        request = self._opening_request = PendingRequest(
-            next(self._own_numbers), kind, method, params
-        )
-        self._own[request.number] = request
+        request = self._opening_request = self._requests.add_own(kind, method, params)
         self._send(request)
 
     def _printed(self) -> tuple[str, ...]:
@@ -1014,7 +991,7 @@ class Client:
         self._not_cancelled(self._discard_session(), "the session has ended")
         self._cache.clear()
         failed: list[int] = []
-        for call in tuple(self._calls.values()):
+        for call in tuple(self._requests.calls.values()):
             if call.can_requeue:
                 self._leave_stream(call, complete=False)
                 assert call.timeouts is not None
@@ -1060,7 +1037,7 @@ class Client:
 
     def _fail(self, error: CallError) -> None:
         """Close the client because of an error."""
-        for call in tuple(self._calls.values()):
+        for call in tuple(self._requests.calls.values()):
             self._fail_call(call, call.abandoned(error))
         self._end(error)
 
@@ -1109,7 +1086,7 @@ class Client:
 
     def _begin(self, call: PendingRequest) -> None:
         """Add a new call, and send it if the opening has ended."""
-        self._calls[call.number] = call
+        self._requests.calls[call.number] = call
         call.procedure = self._procedures.run(call)
         self._arm(call)
         if self._opening.is_ready:
@@ -1124,16 +1101,15 @@ class Client:
                 return
             request.cache_generation = self._cache.generation
         if request.id is not None:
-            self._by_id.pop(request.id, None)
+            self._requests.by_id.pop(request.id, None)
         key = request.key
         if key is not None and key.next is not Next.CALL:
             request.id = key.id
         else:
-            self._last_id += 1
-            request.id = self._last_id
+            request.id = self._requests.new_id()
             if self._gets_key(request):
                 request.key = self._keys.new(request.id, key)
-        self._by_id[request.id] = request
+        self._requests.by_id[request.id] = request
         if request is self._opening_request:
             self._opening.sent(request.id)
         if self._stdio is not None:
@@ -1219,21 +1195,21 @@ class Client:
         self._timers.stop(Timer.REQUEST, request.number)
         self._leave_stream(request, complete=complete)
         request.procedure = None  # it holds the call
-        del self._calls[request.number]
+        del self._requests.calls[request.number]
         for id in self._server_requests.end_call(request.number):
             self._events.append(ServerRequestCancelled(id, "the call it belongs to has ended"))
         self._events.append(event)
 
     def _end_own(self, request: PendingRequest, *, complete: bool) -> None:
         self._leave_stream(request, complete=complete)
-        del self._own[request.number]
+        del self._requests.own[request.number]
 
     def _leave_stream(self, request: PendingRequest, *, complete: bool) -> None:
         """End the stream and exchange of a request; ``complete``: its response has arrived."""
         if request.id is None:
             self._timers.stop(Timer.REPEAT, request.number)
         else:
-            self._by_id.pop(request.id, None)
+            self._requests.by_id.pop(request.id, None)
             request.id = None
         if request.stream is not None:
             self._timers.stop(Timer.RECONNECT, request.number)
@@ -1257,12 +1233,12 @@ class Client:
 
     def _end_child(self, request: PendingRequest, *, complete: bool) -> None:
         assert request.child is not None
-        self._end_own(self._own[request.child], complete=complete)
+        self._end_own(self._requests.own[request.child], complete=complete)
         request.child = None
 
     def _end_listener(self, request: PendingRequest, *, complete: bool) -> None:
         assert request.listener is not None
-        listener, request.listener = self._own[request.listener], None
+        listener, request.listener = self._requests.own[request.listener], None
         if not complete:
             self._send_cancellation(listener, "the client no longer follows the task")
         self._end_own(listener, complete=complete)
@@ -1294,9 +1270,7 @@ class Client:
         abort_suffices = is_modern and not self._opening.is_shared
         if request.id is not None and not abort_suffices:
             if is_modern and request.method == TASK_METHOD and self._options.tasks:
-                self._given_up[request.id] = None
-                if len(self._given_up) > _MAX_GIVEN_UP:
-                    del self._given_up[next(iter(self._given_up))]
+                self._requests.give_up(request.id)
             params = {"requestId": request.id, "reason": reason}
             self._post(Notification("notifications/cancelled", params))
 
@@ -1318,7 +1292,7 @@ class Client:
                 headers = self._response_headers(request, answer)
                 self._on_opening(self._opening.initialize_answered(answer, headers, self._now))
             case Kind.TOOLS | Kind.TASK:
-                call = self._parent_of(request)
+                call = self._requests.parent_of(request)
                 self._end_child(call, complete=True)
                 match answer:
                     case RemoteProtocolError():
@@ -1404,20 +1378,13 @@ class Client:
 
     def _ask(self, call: PendingRequest, ask: Ask) -> None:
         """Make a request for the procedure of a call."""
-        number = next(self._own_numbers)
-        child = PendingRequest(number, ask.kind, ask.method, ask.params, parent=call.number)
-        self._own[number] = child
-        call.child = number
+        child = self._requests.add_own(ask.kind, ask.method, ask.params, call.number)
+        call.child = child.number
         if ask.kind is Kind.TASK:
             self._timers.set(Timer.TASK_POLL, call.number, self._now + self._task_patience(call))
         self._send(child)
 
     # Tasks
-
-    def _parent_of(self, request: PendingRequest) -> PendingRequest:
-        """Return the call for which the client has made a request of its own."""
-        assert request.parent is not None
-        return self._calls[request.parent]
 
     def _task_patience(self, call: PendingRequest) -> float:
         """Return the seconds to wait for the response to a request about a task."""
@@ -1465,15 +1432,13 @@ class Client:
         self._timers.set(Timer.TASK_POLL, call.number, self._now + wait)
         params = call.followed.subscribe()
         if params is not None:
-            number = next(self._own_numbers)
-            listener = PendingRequest(number, Kind.LISTENER, LISTEN, params, parent=call.number)
-            self._own[number] = listener
-            call.listener = number
+            listener = self._requests.add_own(Kind.LISTENER, LISTEN, params, call.number)
+            call.listener = listener.number
             self._send(listener)
 
     def _on_task_changed(self, listener: PendingRequest, notification: Notification) -> None:
         """Handle a notification of the subscription to a task."""
-        call = self._parent_of(listener)
+        call = self._requests.parent_of(listener)
         if call.followed.on_notification(notification):
             self._ask_if_stale(call)
         else:
@@ -1482,7 +1447,7 @@ class Client:
 
     def _unsubscribed(self, listener: PendingRequest, *, for_good: bool) -> None:
         """Handle the end of the subscription to a task."""
-        call = self._parent_of(listener)
+        call = self._requests.parent_of(listener)
         self._end_listener(call, complete=True)
         call.followed.on_unsubscribed(for_good=for_good)
         self._ask_if_stale(call)
@@ -1501,8 +1466,7 @@ class Client:
     def _cancel_task(self, task: FollowedTask) -> None:
         """Cancel a task at the server, unless it belongs to another client."""
         if task.is_owned and self._encoder.agreed.is_modern:
-            self._last_id += 1
-            self._post(Request(self._last_id, CANCEL_TASK, {"taskId": task.id}))
+            self._post(Request(self._requests.new_id(), CANCEL_TASK, {"taskId": task.id}))
 
     def _cancel_late_task(self, message: Response | ErrorResponse) -> None:
         """Cancel the task of a call whose handle has crossed the cancellation of the call.
@@ -1531,7 +1495,7 @@ class Client:
                 assert_never(impossible)
 
     def _on_round(self, outcome: RoundDone | RoundFailed) -> None:
-        request = self._calls[outcome.number]
+        request = self._requests.calls[outcome.number]
         if isinstance(outcome, RoundFailed):
             self._send_cancellation(request, str(outcome.error))
             self._fail_call(request, outcome.error)
@@ -1543,7 +1507,7 @@ class Client:
     ) -> None:
         """Report a server request, and pause the timeouts of the calls ``stopped``."""
         for number in stopped:
-            call = self._calls[number]
+            call = self._requests.calls[number]
             assert call.timeouts is not None
             call.timeouts.pause(self._now)
             call.server_requests += 1
@@ -1565,7 +1529,7 @@ class Client:
                 return
             self._turns[request.id] = owner.turn
         number = None if owner is None else owner.number
-        calls = self._calls.values() if owner is None else (owner,)
+        calls = self._requests.calls.values() if owner is None else (owner,)
         most = self.limits.max_server_requests_per_call
         match self._server_requests.on_request(
             request,
@@ -1601,7 +1565,7 @@ class Client:
             case RoundDone() | RoundFailed() as outcome:
                 self._on_round(outcome)
             case TaskInputDone(number, key, response):
-                self._respond_to_task(self._calls[number], key, response)
+                self._respond_to_task(self._requests.calls[number], key, response)
             case ResponseBuffered():
                 pass
             case _ as impossible:
@@ -1618,7 +1582,7 @@ class Client:
 
     def _resume_timeouts(self, numbers: tuple[int, ...], *, responded: bool) -> None:
         for number in numbers:
-            call = self._calls.get(number)
+            call = self._requests.calls.get(number)
             if call is not None:
                 assert call.timeouts is not None
                 call.timeouts.resume(self._now, responded=responded)
@@ -1693,7 +1657,7 @@ class Client:
             return
         if isinstance(message, Response | ErrorResponse) and message.id in self._turns:
             turn = self._turns.pop(message.id)
-            self._on_turn(self._calls[turn.number], turn.add_response(message))
+            self._on_turn(self._requests.calls[turn.number], turn.add_response(message))
         elif self._posts.is_full:
             self._on_post(Undelivered(message, self._posts.why_full))
         else:
@@ -1795,7 +1759,7 @@ class Client:
         # them; patterns by keyword cost nothing of that. It matters here and in _on_message.
         match exchange.purpose:
             case ForRequest(number=number):
-                self._on_request_outcome(self._request(number), exchange, outcome)
+                self._on_request_outcome(self._requests.get(number), exchange, outcome)
             case ForPost(number=post_number):
                 self._on_post_response(self._posts.get(post_number), outcome)
             case ForStandaloneStream():
@@ -1824,7 +1788,7 @@ class Client:
         stream: Stream | None = None
         match exchange.purpose:
             case ForRequest(request_number):
-                stream = self._request(request_number).stream
+                stream = self._requests.get(request_number).stream
             case ForStandaloneStream():
                 stream = self._standalone
             case ForEventStream():
@@ -1837,7 +1801,7 @@ class Client:
             self._on_authorization(self._http.admit(number, self._now))
         match exchange.purpose:
             case ForRequest(request_number):
-                self._request(request_number).exchange = number
+                self._requests.get(request_number).exchange = number
             case ForPost(post_number):
                 self._posts.get(post_number).exchange = number
             case ForStandaloneStream():
@@ -1888,7 +1852,7 @@ class Client:
         """End what an exchange is for: it gets no authorization."""
         match purpose:
             case ForRequest(number):
-                request = self._request(number)
+                request = self._requests.get(number)
                 request.exchange = None
                 self._on_answer(request, error)
             case ForPost(number):
@@ -1905,7 +1869,7 @@ class Client:
         """Return what a request is about, as far as scopes can depend on it."""
         if not isinstance(purpose, ForRequest):
             return ""
-        request = self._request(purpose.number)
+        request = self._requests.get(purpose.number)
         name = (request.params or {}).get(NAMED.get(request.method, ""))
         return f"{request.method} {name}" if isinstance(name, str) else request.method
 
@@ -1915,7 +1879,7 @@ class Client:
             self._opening_held = self._now
             self._timers.stop(Timer.OPENING, _ONLY)
         match purpose:
-            case ForRequest(number) if (call := self._call_of(number)) is not None:
+            case ForRequest(number) if (call := self._requests.call_of(number)) is not None:
                 assert call.timeouts is not None
                 call.timeouts.pause(self._now)
                 self._arm(call)
@@ -1926,7 +1890,7 @@ class Client:
 
     def _resume_clocks(self, purpose: Purpose) -> None:
         match purpose:
-            case ForRequest(number) if (call := self._call_of(number)) is not None:
+            case ForRequest(number) if (call := self._requests.call_of(number)) is not None:
                 self._resume_timeouts((call.number,), responded=True)
             case ForPost(number):
                 post = self._posts.get(number)
@@ -1940,11 +1904,6 @@ class Client:
             self._opening.postpone(self._now - self._opening_held)
             self._opening_held = None
             self._arm_opening()
-
-    def _call_of(self, number: int) -> PendingRequest | None:
-        """Return the call for which a request is made; None if it is one of the opening."""
-        parent = self._request(number).parent if number < 0 else number
-        return None if parent is None else self._calls[parent]
 
     def _on_discarded(self, outcome: ReaderOutcome) -> None:
         """Handle the messages of one batch with the response; ignore the rest."""
@@ -2123,7 +2082,7 @@ class Client:
     def _on_stream(self, number: int, outcome: StreamOutcome) -> None:
         """Act on an outcome of a stream whose connection has ended."""
         self._timers.stop(Timer.STREAM_IDLE, number)
-        if number > 0 and (call := self._calls[number]).listener is not None:
+        if number > 0 and (call := self._requests.calls[number]).listener is not None:
             self._end_listener(call, complete=False)  # a renewal
         match outcome:
             case Retry(delay, attempt, reason):
@@ -2136,7 +2095,7 @@ class Client:
                 if number == _STANDALONE:
                     self._give_up_standalone_stream(reason)
                 else:
-                    self._on_answer(self._request(number), outcome)
+                    self._on_answer(self._requests.get(number), outcome)
             case _ as impossible:
                 assert_never(impossible)
 
@@ -2153,14 +2112,14 @@ class Client:
             case Continue(body, id):
                 exchange = self._open(purpose, b"POST", body, stream=stream, last_event_id=id)
             case Restart():
-                self._send(self._request(number))
+                self._send(self._requests.get(number))
                 return
             case _ as impossible:
                 assert_never(impossible)
         if number == _STANDALONE:
             self._standalone_exchange = exchange
         else:
-            self._request(number).exchange = exchange
+            self._requests.get(number).exchange = exchange
         self._arm_stream_idle(self._stream(number))
 
     def _arm_stream_idle(self, stream: Stream) -> None:
@@ -2181,7 +2140,7 @@ class Client:
         if number == _STANDALONE:
             exchange = self._standalone_exchange
         else:
-            request = self._request(number)
+            request = self._requests.get(number)
             if request.exchange is None:  # it waits to be sent again
                 return
             exchange = request.exchange
@@ -2197,9 +2156,9 @@ class Client:
             return
         reason = f"the connection was silent for {stream.idle_limit:g} s (stream_idle_timeout)"
         if stream.is_subscription:
-            self._on_silent_subscription(self._request(number), reason)
+            self._on_silent_subscription(self._requests.get(number), reason)
         elif stream.is_keyed:
-            self._reclaim_silent(self._request(number), reason)
+            self._reclaim_silent(self._requests.get(number), reason)
         else:
             self._reconnect_silent(stream, exchange, reason)
 
@@ -2223,8 +2182,7 @@ class Client:
             return
         match http_sse.silent():
             case SendPing():
-                ping = PendingRequest(next(self._own_numbers), Kind.PING, "ping", None)
-                self._own[ping.number] = http_sse.ping = ping
+                ping = http_sse.ping = self._requests.add_own(Kind.PING, "ping", None)
                 http_sse.wait(self.limits.post_timeout, self._now)
                 self._send(ping)
             case PingFailed():
@@ -2237,7 +2195,7 @@ class Client:
     def _ping_accepted(self) -> None:
         """Wait for the response: its own time, or a quarter of that of a call that waits, too."""
         wait = self.limits.post_timeout
-        for call in self._calls.values():
+        for call in self._requests.calls.values():
             assert call.timeouts is not None
             wait = call.timeouts.part(1 / 4, wait)
         assert self._http_sse is not None
@@ -2276,7 +2234,7 @@ class Client:
         takes the place of the first once it is acknowledged.
         """
         if request.kind is Kind.RENEWAL:
-            self._subscription_lost(self._parent_of(request), reason)
+            self._subscription_lost(self._requests.parent_of(request), reason)
             return
         assert request.exchange is not None
         reader = self._http.open_exchanges[request.exchange].reader
@@ -2286,14 +2244,7 @@ class Client:
             assert request.stream is not None
             self._arm_stream_idle(request.stream)
         else:
-            renewal = PendingRequest(
-                next(self._own_numbers),
-                Kind.RENEWAL,
-                LISTEN,
-                request.params,
-                parent=request.number,
-            )
-            self._own[renewal.number] = renewal
+            renewal = self._requests.add_own(Kind.RENEWAL, LISTEN, request.params, request.number)
             request.listener = renewal.number
             self._send(renewal)
 
@@ -2305,17 +2256,14 @@ class Client:
 
     def _renewed(self, renewal: PendingRequest) -> None:
         """Let a subscription go on with the connection of its renewal."""
-        call, stream = self._parent_of(renewal), renewal.stream
+        call, stream = self._requests.parent_of(renewal), renewal.stream
         assert call.exchange is not None
         assert renewal.exchange is not None
         assert stream is not None
         self._timers.stop(Timer.STREAM_IDLE, renewal.number)
         self._http.abort(call.exchange)
-        self._by_id.pop(call.id, None)
-        del self._own[renewal.number]
         call.listener = None
-        call.id, call.exchange, call.stream = renewal.id, renewal.exchange, stream
-        self._by_id[call.id] = call
+        self._requests.take_place(call, renewal)
         stream.number, stream.can_restart = call.number, call.idempotent
         self._http.open_exchanges[call.exchange].purpose = ForRequest(call.number)
 
@@ -2324,7 +2272,7 @@ class Client:
 
         If it was refused, the server can be reached and takes no second one: wait on for the first.
         """
-        call = self._parent_of(renewal)
+        call = self._requests.parent_of(renewal)
         match answer:
             case Response(result=result):  # the server has nothing to tell any more
                 self._finish(call, result)
@@ -2336,12 +2284,9 @@ class Client:
                 self._arm_stream_idle(call.stream)
 
     def _stream(self, number: int) -> Stream:
-        stream = self._standalone if number == _STANDALONE else self._request(number).stream
+        stream = self._standalone if number == _STANDALONE else self._requests.get(number).stream
         assert stream is not None
         return stream
-
-    def _request(self, number: int) -> PendingRequest:
-        return self._calls[number] if number > 0 else self._own[number]
 
     # Messages of the server
 
@@ -2380,17 +2325,16 @@ class Client:
     def _on_server_response(
         self, message: Response | ErrorResponse, owner: PendingRequest | None
     ) -> None:
-        request = self._by_id.get(message.id)
+        request = self._requests.by_id.get(message.id)
         if request is None and isinstance(message, ErrorResponse):
             request = self._request_for_error(message, owner)
         if request is not None and request.kind is Kind.CALL:  # nearly always
             self._go_on(request, message)
         elif request is not None:
             self._on_answer(request, message)
-        elif message.id in self._given_up:
-            del self._given_up[message.id]
+        elif self._requests.was_given_up(message.id):
             self._cancel_late_task(message)
-        elif type(message.id) is not int or message.id > self._last_id:
+        elif not self._requests.had_id(message.id):
             what = f"a response to {message.id!r}, which is no request of this client"
             self._report_violation(what, "unknown_id")
             if isinstance(message, ErrorResponse):
@@ -2421,7 +2365,7 @@ class Client:
             owner: the number of the request on whose stream it came; None for a shared stream.
         """
         is_answer = error.request_id is not None and not error.is_request
-        request = self._by_id.get(error.request_id) if is_answer else None
+        request = self._requests.by_id.get(error.request_id) if is_answer else None
         if request is not None:
             self._response_unreadable(request, error)
         else:
@@ -2432,11 +2376,11 @@ class Client:
         """Return the subscription to which a notification on a shared stream belongs, or None."""
         meta = json.as_object((notification.params or {}).get("_meta")) or {}
         id = meta.get(SUBSCRIPTION_ID)
-        return self._by_id.get(id) if is_request_id(id) else None
+        return self._requests.by_id.get(id) if is_request_id(id) else None
 
     def _on_progress(self, params: Params) -> None:
         token, progress = params.get("progressToken"), params.get("progress")
-        call = self._by_id.get(token) if type(token) is int else None
+        call = self._requests.by_id.get(token) if type(token) is int else None
         if not json.is_finite(progress):
             self._report_violation("progress that is not a number", "invalid_progress")
         elif call is not None and call.kind is Kind.CALL:
@@ -2457,7 +2401,7 @@ class Client:
         id, reason = params.get("requestId"), params.get("reason")
         if not is_request_id(id):
             return
-        call = self._by_id.get(id)
+        call = self._requests.by_id.get(id)
         if self._encoder.agreed.revision.server_requests:
             self._cancel_server_request(
                 id, reason if isinstance(reason, str) else "cancelled by the server"
@@ -2493,7 +2437,7 @@ class Client:
 
     def _on_invalid_line(self, process: ChildProcess, invalid: Invalid) -> None:
         is_answer = invalid.error.request_id is not None and not invalid.error.is_request
-        if not invalid.is_fatal or (is_answer and invalid.error.request_id in self._by_id):
+        if not invalid.is_fatal or (is_answer and invalid.error.request_id in self._requests.by_id):
             self._on_invalid(invalid.error)
             return
         noise = InvalidLine(invalid.line, invalid.error)
@@ -2549,12 +2493,13 @@ class Client:
             raise LocalProtocolError(f"The client is closed; create a new one{why}")
 
     def _check_can_call(self) -> None:
-        self._check_open()
+        if self._opening.is_closed:
+            self._check_open()
         if self._opening.state is OpeningState.NEW:
             raise LocalProtocolError(
                 "The client is not connected; await it first, or call start() of a machine"
             )
-        if len(self._calls) >= self.limits.max_pending_calls:
+        if len(self._requests.calls) >= self.limits.max_pending_calls:
             raise LocalProtocolError(
                 f"{self.limits.max_pending_calls} calls are running already (max_pending_calls); "
                 "wait until one has ended"

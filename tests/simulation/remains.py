@@ -68,11 +68,11 @@ def _alive(client: Client, timer: Timer) -> Container[Hashable]:
     """Return the keys that a timer of a client may have."""
     match timer:
         case Timer.REQUEST | Timer.TASK_POLL:
-            return client._calls  # noqa: SLF001
+            return client._requests.calls  # noqa: SLF001
         case Timer.REPEAT:
-            return {**client._calls, **client._own}  # noqa: SLF001
+            return {**client._requests.calls, **client._requests.own}  # noqa: SLF001
         case Timer.RECONNECT | Timer.STREAM_IDLE:
-            requests = (*client._calls.values(), *client._own.values())  # noqa: SLF001
+            requests = (*client._requests.calls.values(), *client._requests.own.values())  # noqa: SLF001
             streams = [each.number for each in requests if each.stream is not None]
             is_silent = client._standalone is None and client._http_sse is None  # noqa: SLF001
             return streams if is_silent else [*streams, 0]
@@ -232,9 +232,9 @@ def of_client(client: Client) -> Iterator[str]:
     authorizing = client._http.authorizing  # noqa: SLF001
     for what, left in (
         ("exchanges", client._http.open_exchanges),  # noqa: SLF001
-        ("calls", client._calls),  # noqa: SLF001
-        ("requests of its own", client._own),  # noqa: SLF001
-        ("ids", client._by_id),  # noqa: SLF001
+        ("calls", client._requests.calls),  # noqa: SLF001
+        ("requests of its own", client._requests.own),  # noqa: SLF001
+        ("ids", client._requests.by_id),  # noqa: SLF001
         ("open server requests", client._server_requests._open),  # noqa: SLF001
         ("turns", client._turns),  # noqa: SLF001
         ("posts", client._posts._all),  # noqa: SLF001
