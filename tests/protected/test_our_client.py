@@ -122,6 +122,27 @@ def robot(issuer: AuthorizationServer) -> sansmcp.Authorization:
     return sansmcp.Authorization(client=client, grant=sansmcp.ClientCredentials())
 
 
+@pytest.mark.parametrize("path", ["/sse", "/mcp"])
+def test_a_resource_that_contains_both_endpoints(issuer: AuthorizationServer, path: str) -> None:
+    """That of ``/mcp`` is not that of ``/sse``, and clients refuse it there (RFC 9728, 3.3)."""
+    port, person = free_port(), Person()
+    origin = f"http://127.0.0.1:{port}"
+    with sansmcp_blocking.serve(
+        who_app(),
+        http=("127.0.0.1", port),
+        http_sse="/sse",
+        graceful_timeout=0.0,
+        authenticate=sansmcp_auth.JwtVerifier(issuer=issuer.issuer, audience=origin),
+        protected_resource=sansmcp.ProtectedResource(
+            resource=origin, authorization_servers=(issuer.issuer,), required_scopes=("use",)
+        ),
+    ):
+        authorization = desktop(issuer, person)
+        with sansmcp_blocking.connect(origin + path, authorization=authorization) as client:
+            assert text_of(client.call_tool("who")) == f"{issuer.issuer} ada: use"
+    assert len(person.scopes) == 1
+
+
 @pytest.mark.parametrize("talk", ALL)
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_person_logs_in_and_is_asked_for_more(
