@@ -78,6 +78,8 @@ class Cut:
     """True if nothing came for too long on a connection that is open: a proxy may hold the response
     back until it is complete.
     """
+    is_final: bool = False
+    """True if another attempt would fail in the same way, or the process has ended."""
 
 
 @attrs.frozen
@@ -274,6 +276,8 @@ class CallKeys:
                 attempt, wait = 0, 0.0
             else:
                 reason, wait = answer.reason, answer.wait
+                if answer.is_final:
+                    return Lost(reason)
             if key.received > received:
                 received, ends = key.received, key.now + self._seconds
                 attempt = 0

@@ -209,7 +209,8 @@ class Procedures:
             if not call.was_sent:
                 return call.unsent(lost.reason)
         if key is not None:
-            return (yield from self._reclaim(call, Cut(lost.reason)))
+            is_final = unsent is not None and self._is_final(call, unsent)
+            return (yield from self._reclaim(call, Cut(lost.reason, is_final=is_final)))
         return call.lost(lost.reason)
 
     def _reclaim(self, call: PendingRequest, answer: Answer) -> Steps[CallError | None]:

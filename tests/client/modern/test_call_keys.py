@@ -240,11 +240,32 @@ def test_also_if_nothing_of_it_could_be_sent(harness: KeyedHarness) -> None:
     handle, call = harness.call()
     call.cut()
     for _ in range(8):
-        harness.repeated().feed(ConnectionLost("refused", Unsent.REFUSED))
+        harness.repeated().feed(ConnectionLost("refused", Unsent.UNREACHABLE))
     rest = harness.repeated()
     check_rest(rest, call)
     rest.result()
     assert ends(harness) == [CallCompleted(handle, {})]
+
+
+def test_a_process_of_this_machine_that_listens_no_more_has_ended(harness: KeyedHarness) -> None:
+    """Its keys were in its memory."""
+    handle, call = harness.call(timeout=600)
+    call.cut()
+    started = harness.now
+    while not ends(harness):
+        harness.repeated().feed(ConnectionLost("connection refused", Unsent.REFUSED))
+    error = only_failure(harness, handle)
+    assert isinstance(error, Disconnected)
+    assert error.was_sent
+    assert "connection refused" in str(error)
+    assert 5 <= harness.now - started <= 12
+
+
+def test_what_would_fail_again_is_not_repeated(harness: KeyedHarness) -> None:
+    handle, call = harness.call()
+    call.cut()
+    harness.repeated().feed(ConnectionLost("not trusted", Unsent.PERMANENT))
+    assert "not trusted" in str(only_failure(harness, handle))
 
 
 def test_the_client_gives_up_when_the_server_has(harness: KeyedHarness) -> None:
