@@ -6,9 +6,11 @@ import contextlib
 import itertools
 import json
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 from sansmcp.limits import Limits
+from sansmcp.reclaim import EXTENSION
 
 from .adapter_under_test import Feature, ServerUnderTest
 from .check import expect, happened, same, server_check, stands_still
@@ -30,13 +32,15 @@ class _Reader:
         for event in itertools.islice(response.events(), most):
             self.last_id = event.id or self.last_id
             if event.data:
-                self._take(json.loads(event.data))
+                self.take((json.loads(event.data),))
 
-    def _take(self, message: dict[str, Any]) -> None:
-        if "result" in message:
-            self.is_done = True
-        else:
-            self.reports.append(message["params"]["progress"])
+    def take(self, messages: Iterable[dict[str, Any]]) -> None:
+        """Take messages of the call."""
+        for message in messages:
+            if "result" in message:
+                self.is_done = True
+            else:
+                self.reports.append(message["params"]["progress"])
 
 
 @server_check()
@@ -93,6 +97,29 @@ def handlers_outlive_their_connection(subject: ServerUnderTest) -> None:
         tools.go_on.set()
         reader.read(peer.get(reader.last_id))
         same((reader.reports, reader.is_done), ([1, 2], True), "the progress, and the end")
+
+
+@server_check()
+def calls_with_a_key_outlive_their_connection(subject: ServerUnderTest) -> None:
+    """A call with a key continues when its client disconnects; another connection gets the rest.
+
+    The key is that of docs/reclaim.md (2026-07-28). Do not tie a handler to the connection of its
+    call.
+    """
+    key = {EXTENSION: "..key-of-the-only-call"}
+    with serving(subject, reclaim=True) as (tools, running), RawPeer(running.url, MODERN) as peer:
+        params = {"name": "wait", "_meta": {**key, "progressToken": "p"}}
+        response = peer.send(peer.message("tools/call", params, id="call"))
+        same(next(response.messages())["params"]["progress"], 1, "the progress before the cut")
+        begun(tools)
+        response.connection.reset()
+        alive(running)
+        tools.go_on.set()
+        rest = peer.message(EXTENSION, {"received": 1, "_meta": key}, id="call")
+        for _ in range(2):  # also after the end
+            reader = _Reader()
+            reader.take(peer.send(rest).messages())
+            same((reader.reports, reader.is_done), ([2], True), "the progress, and the end")
 
 
 @server_check()

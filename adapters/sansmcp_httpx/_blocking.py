@@ -161,7 +161,7 @@ class BlockingClient(sansmcp_threads.Client):
         try:
             request = request_of(self._library, self._http, effect, read)
         except Exception as error:
-            yield connection_lost_from(self._library, error, effect.url)
+            yield connection_lost_from(self._library, self._http, error, effect.url)
             return
         auth = auth_of(self._library, effect)
         yield from response_parts(self._library, self._http, request, auth, follow_redirects=False)

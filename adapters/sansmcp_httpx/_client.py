@@ -55,7 +55,7 @@ class Client(sansmcp_loop.RequestTaskClient):
                 await self.feed(effect, sansmcp.BodyData(data))
 
     def lost_part(self, error: Exception, url: str) -> sansmcp.ConnectionLost:
-        return connection_lost_from(self._library, error, url)
+        return connection_lost_from(self._library, self._http, error, url)
 
 
 @explains(sansmcp.ClientOptions)

@@ -140,4 +140,4 @@ async def _parts(
                 yield sansmcp.BodyData(data)
         yield sansmcp.BodyEnd()
     except Exception as error:  # raised by the library, or by a transport or hook of its user
-        yield connection_lost_from(library, error, str(request.url))
+        yield connection_lost_from(library, http, error, str(request.url))

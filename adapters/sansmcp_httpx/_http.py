@@ -33,6 +33,11 @@ class BuildsRequests(Protocol):
     def timeout(self) -> Any:
         """The timeouts of the client."""
 
+    @property
+    def is_closed(self) -> bool:
+        """True if the client was closed."""
+        ...
+
     def build_request(
         self, method: str, url: Any, *, content: Any, headers: Any, timeout: Any
     ) -> Any:
@@ -119,7 +124,9 @@ def head_of(response: Any) -> sansmcp.ResponseHead:
     return sansmcp.ResponseHead(status=response.status_code, headers=headers)
 
 
-def connection_lost_from(library: ModuleType, error: Exception, url: str) -> sansmcp.ConnectionLost:
+def connection_lost_from(
+    library: ModuleType, http: BuildsRequests, error: Exception, url: str
+) -> sansmcp.ConnectionLost:
     """Return the part that reports an exception of the library, or of hooks given to it."""
     if isinstance(error, library.PoolTimeout):
         return sansmcp.ConnectionLost(
@@ -128,6 +135,8 @@ def connection_lost_from(library: ModuleType, error: Exception, url: str) -> san
             Unsent.PERMANENT,  # the pool timeout was long enough for those that end
         )
     text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    if isinstance(error, RuntimeError) and http.is_closed:  # it was before the request
+        return sansmcp.ConnectionLost(text, Unsent.PERMANENT)
     if isinstance(error, (library.ConnectError, library.ConnectTimeout)):
         return sansmcp.ConnectionLost(*connect_failure(error, text, url))
     if isinstance(error, library.RemoteProtocolError) and url.startswith("http:"):
@@ -147,4 +156,4 @@ def response_parts(
                 yield sansmcp.BodyData(data)
         yield sansmcp.BodyEnd()
     except Exception as error:  # raised by the library, or by a transport or hook of its user
-        yield connection_lost_from(library, error, str(request.url))
+        yield connection_lost_from(library, http, error, str(request.url))

@@ -173,8 +173,9 @@ def test_an_httpx_client_that_is_closed_too_early(run: Run, url: str) -> None:
             sansmcp_httpx.connect(url, http, close_timeout=0.1) as client,
         ):
             await http.aclose()
-            with pytest.raises(Disconnected, match="closed"):
+            with pytest.raises(Disconnected, match="closed") as caught:
                 await client.call_tool("any")
+            assert not caught.value.was_sent
 
     run(main)
 
