@@ -152,7 +152,7 @@ class EventSource:
         return self._error is None and not self.is_finished and self.reconnect_at is None
 
     def _receive_head(self, head: ResponseHead, now: float) -> None:
-        kind = headers.media_type(headers.get_all(head.headers, b"content-type"))
+        kind = headers.response_media_type(head.headers)
         if head.status == _HTTP_OK and kind == EVENT_STREAM:
             self._is_open = True
         elif head.status == _HTTP_NO_CONTENT:

@@ -194,7 +194,7 @@ class Tracer(Observer):
                 what = f"{part.method.decode('latin-1')} {target}{resumes}"
                 self._line(exchange, arrow, what)
             case ResponseHead():
-                kind = headers.media_type(headers.get_all(part.headers, b"content-type"))
+                kind = headers.response_media_type(part.headers)
                 self._line(exchange, arrow, f"{part.status} {(kind or b'').decode('latin-1')}")
                 if kind == headers.EVENT_STREAM:
                     self._decoders[exchange] = SseDecoder(1 << 30)

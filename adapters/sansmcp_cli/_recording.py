@@ -36,7 +36,7 @@ from typing import Any, TextIO
 import attrs
 
 import sansmcp
-from sansmcp.codecs.headers import EVENT_STREAM, Headers, get_all, media_type
+from sansmcp.codecs.headers import EVENT_STREAM, Headers, response_media_type
 from sansmcp.codecs.json import as_object, is_array
 from sansmcp.effects import AbortExchange, ClientEffect, CloseStdin, OpenExchange, WriteStdin
 from sansmcp.http import (
@@ -137,10 +137,7 @@ class Recorder(Observer):
             return
         match part:
             case ResponseHead():
-                if (
-                    self._redacts
-                    and media_type(get_all(part.headers, b"content-type")) == EVENT_STREAM
-                ):
+                if self._redacts and response_media_type(part.headers) == EVENT_STREAM:
                     self._streams[exchange] = _EventStream()
                 headers = self._headers(part.headers)
                 self._record(SERVER, exchange, status=part.status, headers=headers)

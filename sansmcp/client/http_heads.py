@@ -166,7 +166,7 @@ class Refusal:
         A web framework may send its default type, which is that of HTML, with an empty body or a
         word: that is no page.
         """
-        kind = headers.media_type(headers.get_all(self.head.headers, b"content-type"))
+        kind = headers.response_media_type(self.head.headers)
         begins = self.body.lstrip(_BEFORE_PAGE)[:1]
         return self.status == 200 and kind == headers.HTML and begins == b"<"
 
@@ -237,7 +237,7 @@ class Refusal:
         location = headers.get(self.head.headers, b"location")
         if 200 <= self.status < 300:
             without = b"content without a type" if self.body else b"no content"
-            named = headers.media_type(headers.get_all(self.head.headers, b"content-type"))
+            named = headers.response_media_type(self.head.headers)
             kind = (named or without).decode("latin-1")
             detail = f"{kind} instead of JSON or an event stream" + (detail and f": {detail}")
             if self.status in (202, 204):

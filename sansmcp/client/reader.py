@@ -154,7 +154,8 @@ class ResponseReader:
         kinds: list[bytes] = []
         for name, value in head.headers:
             if name == b"content-type":
-                kinds.append(value)
+                if value not in kinds:  # equal ones count once
+                    kinds.append(value)
             elif name == b"set-cookie":
                 self.has_cookies = True
         kind = headers.media_type(kinds)

@@ -95,6 +95,11 @@ def media_type(values: Sequence[bytes]) -> bytes | None:
     return values[0].partition(b";")[0].strip().lower() if len(values) == 1 else None
 
 
+def response_media_type(headers: Headers) -> bytes | None:
+    """Return the media type of a response. Equal headers count once: some servers send two."""
+    return media_type(list(dict.fromkeys(get_all(headers, b"content-type"))))
+
+
 def accepts(values: Sequence[bytes], wanted: bytes) -> bool:
     """Return True if ``Accept`` covers a media type.
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import httptools
 
+from ..errors import RemoteProtocolError
 from ..http import RequestHead, ResponseHead
 from ..http11_parser import malformed
 
@@ -45,11 +46,29 @@ def read_request_head(data: bytes) -> tuple[RequestHead, bool]:
 def read_response_head(data: bytes) -> tuple[ResponseHead, bool]:
     collector = _Collector()
     parser = httptools.HttpResponseParser(collector)
-    _feed(parser, data)
+    try:
+        _feed(parser, data)
+    except RemoteProtocolError:
+        once = _with_one_length(data)
+        if once == data:
+            raise
+        return read_response_head(once)
     if not collector.is_complete:
         raise malformed("not a response head")
     head = ResponseHead(status=parser.get_status_code(), headers=tuple(collector.headers))
     return head, parser.get_http_version() == "1.1"
+
+
+def _with_one_length(data: bytes) -> bytes:
+    """Return a head whose ``Content-Length`` comes once, if it is repeated in equal lines.
+
+    Source: RFC 9112, 6.3: a recipient may treat them as one. Others stay, and are errors.
+    """
+    lines: list[bytes] = []
+    for line in data.split(b"\r\n"):
+        if not (line.lower().startswith(b"content-length:") and line in lines):
+            lines.append(line)
+    return b"\r\n".join(lines)
 
 
 def _feed(parser: httptools.HttpRequestParser | httptools.HttpResponseParser, data: bytes) -> None:

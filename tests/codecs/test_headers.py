@@ -39,6 +39,9 @@ def test_media_type() -> None:
     assert headers.media_type([b"Application/JSON; charset=utf-8"]) == JSON
     assert headers.media_type(()) is None
     assert headers.media_type([JSON, JSON]) is None
+    pair = (b"content-type", b"text/html")
+    assert headers.response_media_type((pair, (b"x", b"y"), pair)) == b"text/html"
+    assert headers.response_media_type((pair, (b"content-type", JSON))) is None
 
 
 def test_lookup() -> None:

@@ -127,6 +127,26 @@ def test_a_response_in_any_pieces_and_the_connection_again(size: int | None) -> 
 
 
 @pytest.mark.parametrize("size", [1, None])
+def test_equal_headers_count_once(size: int | None) -> None:
+    """Some servers and proxies send both twice (RFC 9112, 6.3)."""
+    twice = b"Content-Type: application/json\r\nContent-Length: %d\r\n" % len(ANSWER)
+    harness = ClientConnectionHarness().feed(
+        b"HTTP/1.1 200 OK\r\n" + twice + twice + b"\r\n" + ANSWER, size
+    )
+    assert harness.connection.is_reusable
+    assert len(harness.effects) == 1, "the handshake goes on"
+
+
+@pytest.mark.parametrize(
+    "extra", [b"content-length: 5\r\n", b"content-type: text/html\r\n", b"x: \x00\r\n"]
+)
+def test_headers_that_contradict_each_other_are_no_response(extra: bytes) -> None:
+    harness = ClientConnectionHarness().feed(response(extra=extra))
+    assert harness.failure
+    assert harness.effects == []
+
+
+@pytest.mark.parametrize("size", [1, None])
 def test_interim_responses_are_skipped(size: int | None) -> None:
     harness = ClientConnectionHarness().feed(
         b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early\r\nlink: x\r\n\r\n" + response(), size
