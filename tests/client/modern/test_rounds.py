@@ -19,13 +19,16 @@ from sansmcp.messages import Request
 
 from ..harness import Asked, ClientHarness, error, notification, only_failure, response
 from .harness import (
+    MODERN,
     ModernClientHarness,
     ModernProcess,
     asked_ids,
+    discovered,
     ends,
     input_required,
     mirrored,
     question,
+    refused_version,
     tool,
 )
 
@@ -370,3 +373,25 @@ def test_a_gateway_takes_results_of_every_kind(harness: ModernClientHarness, kin
     result = {"resultType": kind, "inputRequests": {"k": question()}, "requestState": "s"}
     asked.result(result)
     assert harness.events == [CallCompleted(call, result)]
+
+
+def test_the_questions_end_when_another_call_finds_another_server(
+    harness: ModernClientHarness,
+) -> None:
+    """The call is made again from its last request on; what it asks now is a new question."""
+    handle, first = begin(harness, {"q": question()}, state="s")
+    (asked_for,) = asked_ids(harness)
+    other, asked = harness.call("tools/list")
+    asked.answer(refused_version(asked.id, MODERN), 400)
+    assert any(isinstance(event, ServerRequestCancelled) for event in harness.take_events())
+    assert not respond(harness, asked_for)
+    probe = harness.take()
+    probe.answer(discovered(probe.id))
+    again, listing = harness.requests
+    harness.requests.clear()
+    assert again.id > first.id
+    assert "inputResponses" not in again.json["params"]
+    again.result()
+    listing.result({"tools": []})
+    ended = [event.call for event in ends(harness)]
+    assert ended == [handle, other]

@@ -10,8 +10,9 @@ import pytest
 
 from sansmcp import JsonRpcError, KnownServers, LocalProtocolError, RequestTimeout
 from sansmcp.events import CallCompleted, ProtocolViolation, ToolRejected
+from sansmcp.http import ConnectionLost, Unsent
 
-from ..harness import URL, Asked, error, notification, only_failure, response
+from ..harness import POLICY, URL, Asked, error, notification, only_failure, response
 from .harness import (
     MODERN,
     ModernClientHarness,
@@ -306,6 +307,30 @@ def test_a_list_that_a_busy_server_refuses_is_asked_for_again(
     assert parameters(again) == {"a": "x"}
     again.result({"x": 1})
     assert harness.events == [CallCompleted(handle, {"x": 1})]
+
+
+@pytest.mark.parametrize("how", ["busy", "bad gateway", "unsent"])
+def test_a_list_that_cannot_be_had_is_asked_for_a_few_times(
+    harness: ModernClientHarness, how: str
+) -> None:
+    params = {"name": "query", "arguments": {"a": "x"}}
+    handle, asked = harness.call(params=params, timeout=1000)
+    mismatch(asked)
+    for _ in range(POLICY.max_attempts + 1):
+        listing = harness.take()
+        assert listing.json["method"] == "tools/list"
+        match how:
+            case "busy":
+                listing.refuse(429)
+            case "bad gateway":
+                listing.refuse(502)
+            case _:
+                listing.feed(ConnectionLost("no route to host", Unsent.UNREACHABLE))
+        harness.wait(60)
+    again = harness.take()
+    assert again.json["method"] == "tools/call"
+    again.result()
+    assert harness.events == [CallCompleted(handle, {})]
 
 
 def test_it_is_done_once(harness: ModernClientHarness) -> None:
