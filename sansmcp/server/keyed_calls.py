@@ -44,7 +44,7 @@ _KEY_BYTES = 512
 _SHARE_BYTES = 2048
 """Memory of the share of one principal, rounded up."""
 
-_MAX_REPORTS, _MAX_REPORT_BYTES = 32, 16 * 1024
+MAX_REPORTS, MAX_REPORT_BYTES = 32, 16 * 1024
 """Messages before the response that are kept for one call, and their bytes."""
 
 _TOO_MANY = "too many calls run without a connection"
@@ -100,7 +100,7 @@ class KeyedCall:
         before = self.report_size
         self.reports.append(message)
         self.report_size += len(message)
-        while self.report_size > _MAX_REPORT_BYTES or len(self.reports) > _MAX_REPORTS:
+        while self.report_size > MAX_REPORT_BYTES or len(self.reports) > MAX_REPORTS:
             self.report_size -= len(self.reports.pop(0))
             self._dropped += 1
         return self.report_size - before

@@ -27,7 +27,7 @@ from ..admission import known_client_of
 from ..calls import RunningCall
 from ..core import ServerCore, Sink
 from ..exchange import ServerExchange
-from ..keyed_calls import Key, KeyedCall, KeyedCalls
+from ..keyed_calls import MAX_REPORT_BYTES, MAX_REPORTS, Key, KeyedCall, KeyedCalls
 from ..responder import HttpResponder
 from ..scope_checks import require_scopes
 from .era import ModernServer, check_notification
@@ -105,13 +105,26 @@ class KeyedResponder(ModernHttpResponder):
     _calls: KeyedCalls
     call: KeyedCall | None = attrs.field(default=None, init=False)
     """None if there was no room for the key."""
+    _held: int = attrs.field(default=0, init=False)
+    """Bytes of messages since the connection was cut."""
+
+    @property
+    def is_above_high_water(self) -> bool:
+        """True if too many bytes wait for the client, or for its next connection."""
+        if self.call is None or not self.exchange.is_done:
+            return self.exchange.is_slow
+        return self._held >= MAX_REPORT_BYTES
 
     def message(self, data: bytes) -> bool:
         """Send a message before the response, and keep it for the next connection."""
         if self.call is None:
             return super().message(data)
         self._calls.report(self.call, data)
-        return self.exchange.is_done or super().message(data)
+        if not self.exchange.is_done:
+            return super().message(data)
+        # At least so much that no more messages wait than are kept.
+        self._held += max(len(data), MAX_REPORT_BYTES // MAX_REPORTS)
+        return True
 
     def respond(self, data: bytes, http_status: int = 200) -> bool:
         """Send the response, and keep it for the next connection."""
@@ -141,7 +154,7 @@ class KeyedResponder(ModernHttpResponder):
         if not self.exchange.is_done:
             self.exchange.responder = None
             self.exchange.abort()
-        self.exchange = exchange
+        self.exchange, self._held = exchange, 0
         self.start()
         for message in missed:
             super().message(message)

@@ -323,6 +323,23 @@ def test_the_rest_needs_the_scopes_of_its_call(is_over: bool) -> None:
     assert again.json["id"] == 1
 
 
+@pytest.mark.parametrize(("size", "most"), [(1, 32), (10_000, 2)])
+def test_a_handler_without_a_connection_waits(
+    harness: ModernServerHarness, size: int, most: int
+) -> None:
+    """Else one that reports without end, and awaits nothing else, would keep its loop to itself."""
+    talk, call = begin(harness)
+    talk.lose_connection()
+    for number in range(1, most + 1):
+        assert not call.is_above_high_water
+        harness.run_action(call.progress, number, message="x" * size)
+    assert call.is_above_high_water
+    again = harness.ask(rest())
+    assert not call.is_above_high_water
+    again.lose_connection()
+    assert not call.is_above_high_water
+
+
 # Copies
 
 
