@@ -24,7 +24,7 @@
 #     build/bench/index.html; make bench-quick: in two minutes
 # make bench-plots   put the plots and ratios of the last run into the checkout
 # make docs     the documentation site, in build/site
-# make screenshots   what the command shows: the picture, and the sessions in the README
+# make screenshots   what the command shows: both pictures, and the sessions in docs/command.md
 # make frameworks   tools for LangChain, smolagents, Pydantic AI and OpenAI Agents, in environments
 # make release-check   what has to hold before a release; RELEASE="--tag v1.0.0" compares the version
 # make format   put the code into its shape

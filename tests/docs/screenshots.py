@@ -3,6 +3,7 @@
 ``make screenshots`` runs all of it, and writes
 
 * ``docs/terminal.svg``: the command with the server of the tutorial
+* ``docs/demo.svg``: ``sansmcp demo``, animated
 * the sessions in docs/command.md with a comment ``recorded`` above them: what follows each command
 """
 
@@ -22,6 +23,7 @@ from rich.text import Text
 
 from ..cli.conftest import serving
 from ..cli.terminal import at_terminal
+from .demonstration import DEMONSTRATION, animated, demonstrated
 from .documents import DOCS, blocks
 
 PICTURE = DOCS / "terminal.svg"
@@ -99,4 +101,5 @@ def _plain(command: str, url: str, folder: Path) -> str:
 
 if __name__ == "__main__":
     PICTURE.write_text(picture(), encoding="utf-8")
+    DEMONSTRATION.write_text(animated(demonstrated()), encoding="utf-8")
     PAGE.write_text(recorded(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
