@@ -26,7 +26,8 @@
 # make docs     the documentation site, in build/site
 # make screenshots   what the command shows: both pictures, and the sessions in docs/command.md
 # make frameworks   tools for LangChain, smolagents, Pydantic AI and OpenAI Agents, in environments
-# make release-check   what has to hold before a release; RELEASE="--tag v1.0.0" compares the version
+# make release-check   what has to hold before a release; RELEASE="--tag v1.0.0" compares the version,
+#     RELEASE=--quick builds and tries out the wheel of any commit
 # make format   put the code into its shape
 
 PYTHON ?= python3

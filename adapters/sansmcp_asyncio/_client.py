@@ -105,7 +105,7 @@ def connect(
         request_handlers: functions that respond to the server's requests, by method, such as
             ``"elicitation/create"``. Each takes a :class:`sansmcp.ServerRequest` and returns the
             result, a JSON object, or raises JsonRpcError. It may be async; a plain one runs in the
-            event loop and must not block. Declare the request in ``capabilities``, too.
+            event loop and must not block. The client declares the capability that each needs.
         settings: the fields of :class:`sansmcp_local.ConnectOptions` and
             :class:`sansmcp.ClientOptions`, explained below.
 

@@ -206,8 +206,8 @@ def connect(
             it has started.
         request_handlers: functions that respond to the server's requests, by method, such as
             ``"elicitation/create"``. Each takes a :class:`sansmcp.ServerRequest` and returns the
-            result, a JSON object, or raises JsonRpcError. Declare the request in ``capabilities``,
-            too.
+            result, a JSON object, or raises JsonRpcError. The client declares the capability
+            that each needs.
         settings: the fields of :class:`sansmcp_local.ConnectOptions` and
             :class:`sansmcp.ClientOptions`, explained below.
 

@@ -191,8 +191,8 @@ def connect_blocking(
             settings and calls are.
         request_handlers: functions that respond to the server's requests during a call, by method,
             such as ``"elicitation/create"``. Each takes a :class:`sansmcp.ServerRequest` and
-            returns the result, a JSON object, or raises JsonRpcError. Declare the request in
-            ``capabilities``, too.
+            returns the result, a JSON object, or raises JsonRpcError. The client declares the
+            capability that each needs.
         on_event: a plain function, called during a call with each event that belongs to no call:
             notifications, reconnections, a lost session. The method that runs raises what it
             raises.

@@ -97,7 +97,7 @@ def connect(
         request_handlers: functions that respond to the server's requests, by method, such as
             ``"elicitation/create"``. Each takes a :class:`sansmcp.ServerRequest` and returns the
             result, a JSON object, or raises JsonRpcError. It may be async; a plain one must not
-            block. Declare the request in ``capabilities``, too.
+            block. The client declares the capability that each needs.
         settings: the fields of :class:`sansmcp.ClientOptions`, explained below. Browsers set some
             headers themselves, and keep cookies. ``authorization`` needs an async ``login``, since
             Pyodide has no threads, and an authorization server that allows the page.

@@ -267,8 +267,8 @@ def connect(
             ends the wait.
         request_handlers: functions that respond to the server's requests, by method, such as
             ``"elicitation/create"``. Each takes a :class:`sansmcp.ServerRequest`, runs in a thread,
-            and returns the result, a JSON object, or raises JsonRpcError. Declare the request in
-            ``capabilities``, too.
+            and returns the result, a JSON object, or raises JsonRpcError. The client declares the
+            capability that each needs.
         settings: the fields of :class:`sansmcp.ClientOptions`, explained below.
 
     Raises:

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
 import re
-import subprocess
 import sys
 from collections.abc import Callable
 from html.parser import HTMLParser
@@ -14,8 +11,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-from .documents import ROOT
 
 if sys.version_info < (3, 11):
     pytest.skip(
@@ -54,32 +49,6 @@ def read(path: Path) -> _Page:
     page = _Page()
     page.feed(path.read_text(encoding="utf-8"))
     return page
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
-    """The site, built as ``make docs`` builds it, but elsewhere, and once for all workers."""
-    folder = tmp_path_factory.getbasetemp()
-    if worker_id != "master":
-        folder = folder.parent
-    with (folder / "site.lock").open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        if not (folder / "site").exists():
-            _build(folder / "unfinished")
-            (folder / "unfinished").rename(folder / "site")
-    return folder / "site"
-
-
-def _build(folder: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
-        cwd=ROOT,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        encoding="utf-8",
-    )
-    assert done.returncode == 0, done.stdout
 
 
 def test_pages_load_nothing_from_outside(site: Path) -> None:
