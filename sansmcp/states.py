@@ -479,6 +479,8 @@ class AuthorizationState(FastEnum):
     """A token is requested with a code, an assertion or the client's own credentials."""
     REFRESHING = enum.auto()
     """A token is requested with a refresh token, under the lock of the storage."""
+    REVOKING = enum.auto()
+    """The tokens are revoked and deleted, under the lock of the storage."""
     READY = enum.auto()
     """Requests are sent with the token."""
     CLOSED = enum.auto()
@@ -488,6 +490,8 @@ class AuthorizationEvent(FastEnum):
     """An event of the authorization."""
 
     STARTED = enum.auto()
+    LOGOUT = enum.auto()
+    """The application logs out, instead of connecting."""
     CHALLENGED = enum.auto()
     """The MCP server refused a request, or a token is wanted before the first one."""
     EXPIRED = enum.auto()
@@ -502,7 +506,7 @@ class AuthorizationEvent(FastEnum):
     KEPT = enum.auto()
     """The flow has failed, and the token from before it is kept."""
     FAILED = enum.auto()
-    """The flow has failed, or nothing was stored."""
+    """The flow has failed, or nothing was stored, or it was deleted."""
     CLOSE = enum.auto()
 
 
@@ -516,6 +520,7 @@ AUTHORIZATION = _table(
     {
         AuthorizationState.NEW: {
             AuthorizationEvent.STARTED: AuthorizationState.LOADING,
+            AuthorizationEvent.LOGOUT: AuthorizationState.REVOKING,
             AuthorizationEvent.CLOSE: AuthorizationState.CLOSED,
         },
         AuthorizationState.LOADING: {
@@ -557,6 +562,10 @@ AUTHORIZATION = _table(
             AuthorizationEvent.OBTAINED: AuthorizationState.READY,
             AuthorizationEvent.REFUSED: AuthorizationState.SERVER,
             **_ENDS_FLOW,
+        },
+        AuthorizationState.REVOKING: {
+            AuthorizationEvent.FAILED: AuthorizationState.IDLE,
+            AuthorizationEvent.CLOSE: AuthorizationState.CLOSED,
         },
         AuthorizationState.READY: {
             AuthorizationEvent.CHALLENGED: AuthorizationState.RESOURCE,

@@ -17,7 +17,7 @@ from sansmcp import _lazy
 if TYPE_CHECKING:
     from sansmcp_threads import Call, PendingCall
 
-    from ._client import Client, connect
+    from ._client import Client, connect, log_out
     from ._group import ClientGroup
     from ._server import RunningServer, serve
     from ._steps import SteppedClient, SteppedServer, connect_in_steps, serve_in_steps
@@ -25,7 +25,7 @@ else:
     __getattr__, __dir__ = _lazy.names(
         globals(),
         {
-            "._client": ("Client", "connect"),
+            "._client": ("Client", "connect", "log_out"),
             "._group": ("ClientGroup",),
             "._server": ("RunningServer", "serve"),
             "._steps": ("SteppedClient", "SteppedServer", "connect_in_steps", "serve_in_steps"),
@@ -43,6 +43,7 @@ __all__ = [
     "SteppedServer",
     "connect",
     "connect_in_steps",
+    "log_out",
     "serve",
     "serve_in_steps",
 ]

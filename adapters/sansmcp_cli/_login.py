@@ -49,8 +49,8 @@ def add_to(commands: Commands) -> None:
     command = commands.add_parser(
         "logout",
         help="forget the login to a server",
-        description="Delete the stored tokens of a server. The authorization server is not told: "
-        "it accepts them until they expire.",
+        description="Delete the stored tokens of a server, and have the authorization server "
+        "revoke them. They are deleted even if it does not; the command then says so.",
         usage="sansmcp logout [options] URL",
         epilog=examples(
             "logout https://mcp.example.com/mcp",
@@ -59,6 +59,9 @@ def add_to(commands: Commands) -> None:
     )
     command.add_argument("url", metavar="URL")
     add_account(command)
+    add_allowed_hosts(command)
+    add_network(command)
+    add_trace(command, "the conversation")
     command.set_defaults(run=_log_out)
     command = commands.add_parser(
         "whoami",
@@ -295,10 +298,25 @@ def _use(
 def _log_out(options: argparse.Namespace) -> int:
     key = key_of(options, url_of(options.url))
     storage = storage_of(key)
+    authorization = sansmcp.Authorization(
+        account=key.account, credentials=storage, allowed_hosts=options.allow_host
+    )
+    settings: ConnectSettings = {
+        **network_of(options),
+        "authorization": authorization,
+        "trace": tracer(options, "client"),
+    }
+    failure = ""
+    try:
+        sansmcp_blocking.log_out(key.endpoint, **settings)
+    except sansmcp.AuthorizationFailed as error:
+        failure = str(error)
     with locked(storage, key):
         if not storage.delete(key):
             raise _not_logged_in(key)
     print_line(f"Logged out of {key.endpoint}")
+    if failure:
+        print_line(f"sansmcp: {failure}", sys.stderr)
     return 0
 
 

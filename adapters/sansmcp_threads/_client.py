@@ -354,6 +354,20 @@ class Client(sansmcp.ClientDriver[Any, None]):
             raise
         return self
 
+    def log_out(self) -> None:
+        """Revoke and delete the stored tokens, instead of :meth:`open`, and close the client.
+
+        Raises:
+            AuthorizationFailed: see :func:`sansmcp_blocking.log_out`, which calls this.
+        """
+        try:
+            with self.using():
+                self.begin_log_out()
+                self.wait(lambda: self._is_open.is_done)
+                self._is_open.result()
+        finally:
+            self.close()
+
     @abc.abstractmethod
     def wait(self, is_done: Callable[[], bool]) -> object:
         """Run the client until ``is_done()`` is true.

@@ -243,6 +243,11 @@ class Flow:
         self._advance(AuthorizationEvent.STARTED)
         self._run(self._load(), now)
 
+    def log_out(self, now: float) -> None:
+        """Revoke the stored tokens, and delete them; call this instead of :meth:`start`."""
+        self._advance(AuthorizationEvent.LOGOUT)
+        self._run(self._log_out(), now)
+
     def close(self) -> None:
         """Break off the flow, and release the lock."""
         self._unlock()
@@ -697,7 +702,7 @@ class Flow:
         failure: AuthorizationFailed | None = None
         for issuer in self._preferred(resource.servers):
             try:
-                return (yield from self._find_metadata(issuer))
+                return (yield from self._find_metadata(issuer, self._options.needs_person))
             except AuthorizationFailed as error:
                 failure = failure or error
         assert failure is not None
@@ -727,14 +732,14 @@ class Flow:
         clients = self._saved.clients
         return sorted(issuers, key=lambda issuer: (issuer != holder, issuer not in clients))
 
-    def _find_metadata(self, issuer: str) -> _Steps[AuthorizationServer]:
+    def _find_metadata(self, issuer: str, for_code: bool) -> _Steps[AuthorizationServer]:
         tried: list[AuthResponse] = []
         for url in server_metadata_urls(issuer):
             response = yield from self._fetch(metadata_request(_OF_SERVER, url))
             found = read_server(
                 response,
                 issuer,
-                for_code=self._options.needs_person,
+                for_code=for_code,
                 may_omit_pkce=self._options.assume_pkce,
             )
             if found is not None:
@@ -755,9 +760,9 @@ class Flow:
         if named is None and response.status != _NOT_FOUND:
             raise _no_metadata(f"the authorization server {usual.issuer}", [response])
         (issuer,) = self._preferred((named or usual.issuer,))
-        if not is_same_issuer(issuer, usual.issuer):
-            return (yield from self._find_metadata(issuer))
         for_code = self._options.needs_person
+        if not is_same_issuer(issuer, usual.issuer):
+            return (yield from self._find_metadata(issuer, for_code))
         return read_old_server(response, usual.issuer, for_code=for_code) or usual
 
     def _with_audience(
@@ -1025,12 +1030,13 @@ class Flow:
         method: str,
         form: dict[str, str],
         algorithms: tuple[str, ...] = (),
+        step: str = "the token request",
     ) -> _Steps[AuthResponse]:
-        """Make a token request."""
+        """Make a token request, or one that revokes a token."""
 
         def send(repeats_id: bool) -> _Steps[AuthResponse]:
             return self._send_token_request(
-                url, issuer, client, method, form, algorithms, repeats_id
+                url, issuer, client, method, form, algorithms, step, repeats_id
             )
 
         return (yield from self._with_or_without_id(issuer, method, send))
@@ -1060,6 +1066,7 @@ class Flow:
         method: str,
         form: dict[str, str],
         algorithms: tuple[str, ...],
+        step: str,
         repeats_id: bool,
     ) -> _Steps[AuthResponse]:
         """Send a token request, once more if the server sends a DPoP nonce."""
@@ -1075,6 +1082,7 @@ class Flow:
                 client,
                 method,
                 form,
+                step=step,
                 repeats_id=repeats_id,
                 assertion=assertion,
                 proof=proof,
@@ -1202,6 +1210,59 @@ class Flow:
         if self._options.client is None and is_it:
             del self._saved.clients[tokens.issuer]
             yield from self._save()
+
+    # Logout
+
+    def _log_out(self) -> _Steps[None]:
+        """Revoke the stored tokens, and delete them here even if they could not be revoked.
+
+        The lock covers all of it: otherwise another process could refresh them meanwhile.
+        """
+        yield from self._lock()
+        tokens, failure = (yield from self._reload()), None
+        if tokens is not None:
+            try:
+                yield from self._revoke(tokens)
+            except AuthorizationFailed as error:
+                failure = error
+            self._take(None)
+            yield from self._save()
+        if tokens is not None and failure is not None:
+            kind = "access token" if tokens.refresh_token is None else "refresh token"
+            raise AuthorizationFailed(
+                f"The tokens were deleted here. {tokens.issuer} has not revoked the {kind}, and "
+                f"may accept it until it expires: {failure}",
+                reason="not_revoked",
+                url=failure.url,
+            ) from failure
+        self._advance(AuthorizationEvent.FAILED)
+
+    def _revoke(self, tokens: Tokens) -> _Steps[None]:
+        """Revoke tokens at their issuer. Source: RFC 7009."""
+        self._nearest = tokens.nearest
+        client = self._client_of(tokens)
+        if client is None and tokens.client_id is not None:
+            text = f"the client {cut(tokens.client_id)!r} is not known here any more"
+            raise AuthorizationFailed(text, reason="no_client")
+        server = yield from self._find_metadata(tokens.issuer, for_code=False)
+        url = server.revocation_endpoint
+        if url is None:
+            text = "its metadata name no revocation_endpoint"
+            raise AuthorizationFailed(text, reason="no_revocation_endpoint")
+        form = {"token": tokens.access_token, "token_type_hint": "access_token"}
+        if tokens.refresh_token is not None:  # its access tokens are revoked along with it
+            form = {"token": tokens.refresh_token, "token_type_hint": "refresh_token"}
+        response = yield from self._request_token(
+            url,
+            tokens.issuer,
+            client,
+            tokens.auth_method,
+            form,
+            server.signing_algorithms,
+            step="the revocation",
+        )
+        if response.is_refusal(""):
+            raise response.refused()
 
     # Signatures
 

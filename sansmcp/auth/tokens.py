@@ -1,6 +1,7 @@
 """Token requests and responses, and the tokens as the storage keeps them.
 
-Source: OAuth 2.1, 3.2 and 4.3; RFC 6749, 2.3.1; RFC 7523; RFC 8693; RFC 8707; RFC 9449.
+Source: OAuth 2.1, 3.2 and 4.3; RFC 6749, 2.3.1; RFC 7523; RFC 7009; RFC 8693; RFC 8707; RFC
+9449.
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ _SECRETS = (
     "code",
     "code_verifier",
     "refresh_token",
+    "token",
     "assertion",
     "subject_token",
     "client_assertion",
@@ -141,11 +143,13 @@ def token_request(
 ) -> AuthRequest:
     """Return a token request, with exactly one way of client authentication.
 
+    A request to revoke a token has the same form (RFC 7009, 2.1).
+
     Args:
-        url: the token endpoint.
+        url: the token endpoint, or the revocation endpoint.
         client: the client; None to send no client at all.
         method: how it authenticates, one of :data:`~sansmcp.auth.clients.AUTH_METHODS`.
-        form: the parameters of the grant.
+        form: the parameters of the grant, or the token to revoke.
         step: the purpose of the request, for errors.
         repeats_id: True to send the id of the client in the form, too, with
             ``client_secret_basic``. RFC 6749, 2.3, allows one method in a request, and servers

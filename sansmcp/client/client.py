@@ -87,7 +87,7 @@ from ..meta_keys import (
 from ..observer import both
 from ..process import ProcessPart
 from ..revisions import REVISIONS
-from ..states import ClientState, OpeningState
+from ..states import AuthorizationState, ClientState, OpeningState
 from ..tasks import CANCEL as CANCEL_TASK
 from ..timers import Timer, TimerTable
 from ..types import STDIO, Idle, Unpack, assert_never
@@ -395,11 +395,7 @@ class Client:
         Raises:
             LocalProtocolError: the client was started or closed before.
         """
-        state = self._opening.state
-        if state is not OpeningState.NEW:
-            raise LocalProtocolError(
-                f"start() was called before: the client is {state.name.lower()}"
-            )
+        self._check_new()
         self._now = now
         transports: tuple[str, ...] = (self._transport_on_pipes,)
         if self._pipes is None:
@@ -412,6 +408,36 @@ class Client:
             self._http.authorizing.flow.start(now)
             self._on_authorization(self._http.run_flow(now))
         self._on_opening(self._opening.start(transports, now))
+
+    def log_out(self, *, now: float) -> None:
+        """Revoke the stored tokens at their issuer, and delete them; call it instead of ``start``.
+
+        The event ``Closed`` reports the outcome. Its error is None if nothing is stored any more
+        and the tokens were revoked, or there were none. Nothing is sent to the MCP server.
+
+        Raises:
+            LocalProtocolError: the client has no ``authorization``, or was started or closed.
+
+        Source: RFC 7009.
+        """
+        self._check_new()
+        authorizing = self._http.authorizing
+        if authorizing is None:
+            raise LocalProtocolError(
+                "log_out() needs the setting authorization, and a server at an http or https URL"
+            )
+        self._now = now
+        authorizing.flow.log_out(now)
+        self._on_authorization(self._http.run_flow(now))
+
+    def _check_new(self) -> None:
+        state, authorizing = self._opening.state, self._http.authorizing
+        if state is not OpeningState.NEW:
+            raise LocalProtocolError(
+                f"start() was called before: the client is {state.name.lower()}"
+            )
+        if authorizing is not None and authorizing.flow.state is not AuthorizationState.NEW:
+            raise LocalProtocolError("log_out() was called before: the client cannot be started")
 
     def call(
         self,
@@ -1049,15 +1075,15 @@ class Client:
     ) -> None:
         """End the session, and cancel the ``tasks`` of its calls, and the calls with ``keys``."""
         self._error = error
-        if self._opening.state is OpeningState.NEW:
-            self._opening.close()
-            self._events.append(Closed(None))
-            return
-        cancellations = self._discard_session()
+        is_new = self._opening.state is OpeningState.NEW
+        cancellations = [] if is_new else self._discard_session()
         self._opening.close()
         if self._http.authorizing is not None:
             self._http.authorizing.flow.close()
             self._on_authorization(self._http.run_flow(self._now))
+        if is_new:
+            self._events.append(Closed(error))
+            return
         if error is not None:
             self._not_cancelled(cancellations, str(error))
             cancellations = []
@@ -1837,8 +1863,11 @@ class Client:
             match outcome:
                 case AuthorizationNeeded():
                     self._events.append(outcome)
-                case FlowEnded():
-                    self._resume_opening()
+                case FlowEnded(error):
+                    if self._opening.state is OpeningState.NEW:  # log_out() was called
+                        self._end(error)
+                    else:
+                        self._resume_opening()
                 case Held(purpose):
                     self._pause_clocks(purpose)
                 case Released(purpose):

@@ -194,6 +194,14 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         self.core.start(now=self.now())
         self.run_pending()
 
+    def begin_log_out(self) -> None:
+        """Revoke and delete the stored tokens, instead of a session; ``opening`` is set after it.
+
+        Its exception is AuthorizationFailed if they could not be revoked or deleted.
+        """
+        self.core.log_out(now=self.now())
+        self.run_pending()
+
     def begin_close(self) -> None:
         """End the session; running calls fail with RequestCancelled. Can be called twice."""
         self.core.close(now=self.now())

@@ -30,6 +30,7 @@ from sansmcp_login import FileCredentials, KeyringCredentials
 from ..login.protected_server import Protected, protected_server
 from ..login.test_adapters import browse_once
 from ..login.test_keyring import TestKeyring
+from ..ports import free_port
 from .conftest import (
     ADAPTERS,
     CompletedCommand,
@@ -159,6 +160,53 @@ def test_a_login_is_used_until_the_logout(
     assert failed(run_in_process("logout", server.url)) == (
         f"Not logged in to {server.url}; log in with: sansmcp login {server.url}"
     )
+
+
+@pytest.mark.parametrize("has_refresh_tokens", [True, False])
+def test_a_logout_revokes(
+    server: Protected, browser: list[str], tmp_path: Path, has_refresh_tokens: bool
+) -> None:
+    """The refresh token, or the access token without one; with the client's authentication."""
+    server.has_refresh_tokens, server.auth_method = has_refresh_tokens, "client_secret_basic"
+    server.metadata["revocation_endpoint"] = f"{server.base}/revoke"
+    secret = tmp_path / "secret"
+    secret.write_text("sesame", "utf-8")
+    done("login", "--client-id", "c", "--client-secret-file", str(secret), server.url)
+    ran = run_in_process("logout", server.url)
+    assert (ran.status, ran.out, ran.err) == (0, f"Logged out of {server.url}\n", "")
+    kind = "refresh" if has_refresh_tokens else "access"
+    token = "refresh-1" if has_refresh_tokens else "token-1"
+    assert server.forms[-1] == {"token": token, "token_type_hint": f"{kind}_token"}
+    assert server.headers[-1]["authorization"] == "Basic YzpzZXNhbWU="
+    assert FileCredentials().load(key_of(server)) is None
+
+
+@pytest.mark.parametrize(
+    ("case", "said"),
+    [
+        ("none", "its metadata name no revocation_endpoint"),
+        ("refuses", "/revoke was answered with HTTP 400"),
+        ("unreachable", "sent no response"),
+    ],
+)
+def test_a_logout_without_revocation(
+    server: Protected, browser: list[str], case: str, said: str
+) -> None:
+    """The tokens are deleted here all the same, and the command says what was not revoked."""
+    done("login", server.url)
+    server.revocation = 400
+    endpoints = {
+        "none": None,
+        "refuses": f"{server.base}/revoke",
+        "unreachable": f"http://127.0.0.1:{free_port()}/revoke",
+    }
+    server.metadata["revocation_endpoint"] = endpoints[case]
+    ran = run_in_process("logout", server.url)
+    assert (ran.status, ran.out) == (0, f"Logged out of {server.url}\n")
+    assert "has not revoked the refresh token, and may accept it until it expires" in ran.err
+    assert said in ran.err
+    assert "refresh-1" not in ran.err
+    assert FileCredentials().load(key_of(server)) is None
 
 
 def test_no_token_is_shown(server: Protected, browser: list[str]) -> None:

@@ -512,3 +512,7 @@ def test_a_login_with_the_command(
     assert json.loads(listed.out) == {"tools": []}
     called = run_in_process("call", "--json", "--ca", inside.file, protected.url, "any")
     assert json.loads(called.out) == {"content": []}
+    protected.metadata["revocation_endpoint"] = f"{protected.base}/revoke"
+    left = run_in_process("logout", "--ca", inside.file, protected.url)
+    assert (left.status, left.err) == (0, "")
+    assert protected.seen[-1] == "/revoke"

@@ -54,6 +54,8 @@ class Protected:
     """The challenge in that response; None for none."""
     has_metadata: bool = True
     """True if the server says where to log in."""
+    revocation: int = 200
+    """The status of a request that revokes a token."""
     needed_scopes: str = ""
     """Scopes that tools need; tokens have those that were requested."""
     metadata: dict[str, Any] = attrs.field(factory=dict[str, Any])
@@ -125,6 +127,9 @@ class _Handler(BaseHTTPRequestHandler):
             protected.attacks[path](self)
         elif path == "/register":
             self._send({"client_id": "c"}, 201)
+        elif path == "/revoke":
+            protected.forms.append(dict(parse_qsl(body.decode())))
+            self._send({}, protected.revocation)
         elif path == "/token":
             protected.forms.append(dict(parse_qsl(body.decode())))
             number = len(protected.forms)

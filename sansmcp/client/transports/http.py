@@ -73,6 +73,9 @@ class Unauthorized:
 class FlowEnded:
     """No person and no authorization server is waited for any more."""
 
+    error: AuthorizationFailed | None = None
+    """Why the flow has failed; None if it has not."""
+
 
 AuthorizationOutcome: TypeAlias = AuthorizationNeeded | FlowEnded | Held | Released | Unauthorized
 AuthorizationSteps: TypeAlias = Iterator[AuthorizationOutcome]
@@ -271,7 +274,7 @@ class HttpExchanges:
                         yield Released(self.open_exchanges[number].purpose)
                         yield from self.admit(number, now)
                 case Failed(error):
-                    yield FlowEnded()
+                    yield FlowEnded(error)
                     for number in authorizing.release():
                         yield from self.fail_held(number, error)
                 case _:
