@@ -2,18 +2,20 @@
 
 A server process on asyncio, and a client on asyncio in this one, with a subscription that stays
 open. Each round measures every transport, one after the other; the best of the rounds counts. A
-number is the CPU time of both processes for a call, which other programs hardly change.
+number is the CPU time of both processes for a call, which other programs hardly change. Memory is
+the most that the server process has used until then; it needs Linux.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
-import resource
+import re
 import sys
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import sansmcp
@@ -26,7 +28,10 @@ _CALLS = 2000
 
 async def add(call: Any) -> dict[str, Any]:
     if call.params["name"] == "used":
-        return {"content": [], "structuredContent": {"seconds": time.process_time()}}
+        # That of getrusage() would begin with what the parent has used.
+        (peak,) = re.findall(r"VmHWM:\s*(\d+) kB", Path("/proc/self/status").read_text())
+        found = {"seconds": time.process_time(), "mebibytes": int(peak) / 1024}
+        return {"content": [], "structuredContent": found}
     return {"content": [{"type": "text", "text": str(sum(call.params["arguments"].values()))}]}
 
 
@@ -76,6 +81,13 @@ async def used(client: sansmcp_asyncio.Client) -> float:
     return seconds + time.process_time()
 
 
+async def memory(client: sansmcp_asyncio.Client) -> float:
+    """Return the most MiB that the server process has used."""
+    theirs: dict[str, Any] = await client.call_tool("used", {})
+    mebibytes: float = theirs["structuredContent"]["mebibytes"]
+    return mebibytes
+
+
 async def cost(client: sansmcp_asyncio.Client, at_once: int) -> float:
     """Return the microseconds of a call with so many callers."""
 
@@ -95,10 +107,12 @@ async def measured(transport: str) -> dict[str, float]:
     async with connected(transport) as client:
         await client.call_tool("add", {"a": 1, "b": 2})
         found["ms of CPU to the first result"] = (await used(client) - started) * 1000
+        found["MiB of the server at first"] = await memory(client)
         filter = {"notifications": {"toolsListChanged": True}}
         listening = asyncio.ensure_future(client.call("subscriptions/listen", filter))
         for at_once in (1, 32, 1000):
             found[f"us of CPU a call, {at_once} at once"] = await cost(client, at_once)
+        found["MiB of the server at the end"] = await memory(client)
         listening.cancel()
         await asyncio.gather(listening, return_exceptions=True)
     return found
@@ -121,7 +135,6 @@ def main() -> None:
     print(f"{'':32}" + "".join(f"{transport:>12}" for transport in TRANSPORTS))
     for name in best["stdio"]:
         print(f"{name:32}" + "".join(f"{best[each][name]:12.0f}" for each in TRANSPORTS))
-    print(f"largest process: {resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss // 1024} MiB")
 
 
 if __name__ == "__main__":
