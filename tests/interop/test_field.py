@@ -103,6 +103,7 @@ SERVERS = {
         "fetch",
         {"url": "{web}/page"},
         "A page of the test",
+        {"PATH": "{work}"},  # where it finds npm, its first call installs packages of npm
         packages=("mcp-server-fetch==2026.10.24", "mcp==2.3.0"),
     ),
     "git": FieldServer(
