@@ -82,6 +82,7 @@ check: $(VENV)/installed-dev
 	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 sansmcp adapters
 	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin sansmcp adapters
 	$(BIN)/pyright --pythonpath $(BIN)/python
+	$(BIN)/pyright --pythonpath $(BIN)/python --pythonplatform Windows sansmcp adapters
 
 coverage: $(VENV)/installed-dev
 	$(BIN)/python -m tests.coverage_of_changes $(COVERAGE)

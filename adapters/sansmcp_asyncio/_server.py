@@ -22,6 +22,7 @@ import sansmcp_loop
 from sansmcp.types import Self, Unpack
 from sansmcp_local import (
     BACKLOG,
+    STOPPING,
     DriverOptions,
     ServeOptions,
     ServePlan,
@@ -32,7 +33,7 @@ from sansmcp_local import (
     log_unexpected,
     serve_plan,
 )
-from sansmcp_loop import STOPPING, AsyncioTask, called_at, current_loop, wait_all_shielded
+from sansmcp_loop import AsyncioTask, called_at, current_loop, wait_all_shielded
 
 from ._connection import Connection, Refusal
 from ._stdio import StdioTransport

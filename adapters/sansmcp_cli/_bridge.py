@@ -7,7 +7,6 @@ import asyncio
 import json
 import os
 import select
-import signal
 import sys
 from collections.abc import Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, ExitStack
@@ -21,7 +20,15 @@ from sansmcp.codecs.json import as_object
 from sansmcp.http11_parser import Http11Parser
 from sansmcp.relay import ToolFilter
 from sansmcp_bridge import Bridge, Upstream, open_bridge
-from sansmcp_local import ConfiguredServer, ConnectSettings, ServeSettings, load_json, read_servers
+from sansmcp_local import (
+    STOPPING,
+    ConfiguredServer,
+    ConnectSettings,
+    ServeSettings,
+    load_json,
+    on_signals,
+    read_servers,
+)
 
 from ._credentials import add_authorization, authorization_for
 from ._network import add_network, network_of
@@ -154,11 +161,7 @@ def _bridge(options: argparse.Namespace) -> int:
             async with AsyncExitStack() as opened:
                 server = await _opened(opening, opened, first_input)
 
-                def stop(number: int, frame: object) -> None:
-                    server.loop.run_soon(server.stop)
-
-                for number in (signal.SIGINT, signal.SIGTERM):
-                    signal.signal(number, stop)
+                on_signals(STOPPING, partial(server.loop.run_soon, server.stop))
                 if server.url:
                     print_line(server.url)
                 await server.stopped.wait()

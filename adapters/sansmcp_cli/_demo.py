@@ -23,6 +23,7 @@ import textwrap
 import time
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 
 import attrs
 
@@ -31,7 +32,7 @@ from sansmcp.base_client import tool_params
 from sansmcp.events import ClientEvent, Connected, ProgressReceived, Reconnecting
 from sansmcp.revisions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from sansmcp.trace import Tracer
-from sansmcp_local import ConnectSettings
+from sansmcp_local import STOPPING, ConnectSettings, handlers_restored, on_signals
 
 from ._adapters import Adapter, Script, ScriptCall, adapter_of, add_adapter
 from ._counts import Counts
@@ -77,16 +78,13 @@ def add_to(commands: Commands) -> None:
 def demo(options: argparse.Namespace) -> int:
     """Run the demonstration. Return the exit status: 1 if anything failed or was duplicated.
 
-    SIGTERM raises KeyboardInterrupt, as Ctrl-C does, so that the server processes are ended.
+    SIGTERM and Ctrl-Break raise KeyboardInterrupt, as Ctrl-C does, so that the server processes are
+    ended.
     """
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    with handlers_restored(STOPPING):
+        on_signals(STOPPING, partial(signal.raise_signal, signal.SIGINT))
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))
         return _show(options)
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _show(options: argparse.Namespace) -> int:

@@ -12,8 +12,8 @@ from typing import Any
 
 import sansmcp
 from sansmcp.types import hide_program
-from sansmcp_local import START_ERRORS, listen, process_arguments, start_failure
-from sansmcp_loop import STOPPING, called_at
+from sansmcp_local import START_ERRORS, STOPPING, listen, process_arguments, start_failure
+from sansmcp_loop import called_at
 
 from ._compare import Compared, Message, Translation, difference_lines, parse_messages
 from ._output import Commands, UsageError, examples, print_line, write_bytes

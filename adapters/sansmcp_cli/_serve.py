@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import signal
 import socket
 import sys
 import threading
@@ -16,7 +15,16 @@ import attrs
 
 import sansmcp
 from sansmcp.types import HTTP_SSE, STREAMABLE_HTTP
-from sansmcp_local import ServeOptions, ServeSettings, StateFile, host_of_url, listen
+from sansmcp_local import (
+    STOPPING,
+    ServeOptions,
+    ServeSettings,
+    StateFile,
+    handlers_restored,
+    host_of_url,
+    listen,
+    on_signals,
+)
 
 from ._adapters import Adapter, adapter_of, add_adapter
 from ._load import load
@@ -244,11 +252,9 @@ def _run(
     adapter: Adapter, app: sansmcp.App, options: argparse.Namespace, settings: ServeSettings
 ) -> None:
     """Serve until a signal stops the server."""
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def started(url: str, stop: Callable[[], object]) -> None:
-        for number in before:
-            signal.signal(number, lambda number, frame: stop())
+        on_signals(STOPPING, stop)
         if options.worker is not None:
             options.worker.report_ready(stop, _stop_timeout(options))
             return
@@ -259,12 +265,10 @@ def _run(
             _tell_of_all_addresses(options)
 
     try:
-        adapter.serve(app, started, settings)
+        with handlers_restored(STOPPING):
+            adapter.serve(app, started, settings)
     except OSError as error:
         raise UsageError(_explain(error, options)) from error
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def _tell_of_all_addresses(options: argparse.Namespace) -> None:
@@ -311,9 +315,7 @@ def _run_workers(options: argparse.Namespace) -> None:
 
             def on_serving() -> None:
                 if options.state_file is not None:
-                    transports = (STREAMABLE_HTTP, *([HTTP_SSE] if options.http_sse else ()))
-                    file = StateFile(options.state_file, url=url, transports=transports)
-                    stack.enter_context(file)
+                    stack.enter_context(_state_file(options, url))
                 print_line(url)
                 _tell_of_all_addresses(options)
 
@@ -327,6 +329,11 @@ def _run_workers(options: argparse.Namespace) -> None:
             ).run()
     except OSError as error:
         raise UsageError(_explain(error, options)) from error
+
+
+def _state_file(options: argparse.Namespace, url: str) -> StateFile:
+    transports = (STREAMABLE_HTTP, *([HTTP_SSE] if options.http_sse else ()))
+    return StateFile(options.state_file, url=url, transports=transports)
 
 
 def _stop_timeout(options: argparse.Namespace) -> float:

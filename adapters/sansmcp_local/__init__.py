@@ -17,6 +17,7 @@
   :class:`SharedNames`, :class:`ServerGroup`.
 * Logging: :func:`announce`, :func:`log_event`, :func:`log_first_failure`,
   :func:`log_unexpected`.
+* Signals that end a program: ``STOPPING``, :func:`handlers_restored`, :func:`on_signals`.
 * Ctrl-C in blocking code: :func:`ki_protected`, :func:`ki_unprotected`, :func:`interrupts_kept`.
 """
 
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
     from ._serve import Endpoint, ServeOptions, ServePlan, ServeSettings, serve_plan
     from ._server_files import ConfiguredServer, ServerFile, parse_servers, read_servers
     from ._server_names import SharedNames
+    from ._signals import STOPPING, handlers_restored, on_signals
     from ._sockets import (
         allowed_addresses,
         connection_info,
@@ -117,6 +119,7 @@ else:
             "._serve": ("Endpoint", "ServeOptions", "ServePlan", "ServeSettings", "serve_plan"),
             "._server_files": ("ConfiguredServer", "ServerFile", "parse_servers", "read_servers"),
             "._server_names": ("SharedNames",),
+            "._signals": ("STOPPING", "handlers_restored", "on_signals"),
             "._sockets": (
                 "allowed_addresses",
                 "connection_info",
@@ -135,6 +138,7 @@ __all__ = [
     "BACKLOG",
     "ENVIRONMENT",
     "START_ERRORS",
+    "STOPPING",
     "UNIX_DELAYS",
     "ByteConnection",
     "ChildProcess",
@@ -166,6 +170,7 @@ __all__ = [
     "environment_of",
     "explains",
     "from_pipe",
+    "handlers_restored",
     "host_of_url",
     "interrupts_kept",
     "is_readable",
@@ -181,6 +186,7 @@ __all__ = [
     "new_client",
     "new_server",
     "number_of",
+    "on_signals",
     "parse_servers",
     "peer_address",
     "principal_of",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +28,8 @@ from sansmcp.types import assert_never, hide_program
 
 if sys.platform == "win32":
     from ._jobs import Job
+else:
+    import signal
 
 _READ_BY_CMD = frozenset('&|<>^%!"\r\n')
 """What ``cmd.exe`` reads in the arguments of a batch file."""

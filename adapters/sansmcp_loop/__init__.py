@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from ._machine import PendingResult, TimeoutScheduler
     from ._request_tasks import RequestTaskClient
     from ._serving import THREADS, Call, RunningServer
-    from ._signals import STOPPING, called_at
+    from ._signals import called_at
 else:
     __getattr__, __dir__ = _lazy.names(
         globals(),
@@ -30,12 +30,11 @@ else:
             "._machine": ("PendingResult", "TimeoutScheduler"),
             "._request_tasks": ("RequestTaskClient",),
             "._serving": ("THREADS", "Call", "RunningServer"),
-            "._signals": ("STOPPING", "called_at"),
+            "._signals": ("called_at",),
         },
     )
 
 __all__ = [
-    "STOPPING",
     "THREADS",
     "AsyncioTask",
     "AwaitableClient",

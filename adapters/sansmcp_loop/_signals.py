@@ -6,11 +6,9 @@ import asyncio
 import signal
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
+from functools import partial
 
-STOPPING: Sequence[signal.Signals] = tuple(
-    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGBREAK") if hasattr(signal, name)
-)
-"""What ends a program: Ctrl-C, what a supervisor sends, and on Windows Ctrl-Break."""
+from sansmcp_local import handlers_restored, on_signals
 
 
 @contextmanager
@@ -21,20 +19,16 @@ def called_at(
 
     Call this in the main thread. The handlers that were set before are restored at the end.
     """
-    loop, before = asyncio.get_running_loop(), {each: signal.getsignal(each) for each in numbers}
-
-    def come(number: int, frame: object) -> None:
-        loop.call_soon_threadsafe(function)
-
-    for number in numbers:
+    loop = asyncio.get_running_loop()
+    with handlers_restored(numbers):
+        for number in numbers:
+            try:
+                loop.add_signal_handler(number, function)
+            except NotImplementedError:  # no loop of Windows has it; each is woken by a signal
+                on_signals([number], partial(loop.call_soon_threadsafe, function))
         try:
-            loop.add_signal_handler(number, function)
-        except NotImplementedError:  # no loop of Windows has it; each is woken by a signal
-            signal.signal(number, come)
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            with suppress(NotImplementedError):
-                loop.remove_signal_handler(number)
-            signal.signal(number, handler)
+            yield
+        finally:
+            for number in numbers:
+                with suppress(NotImplementedError):
+                    loop.remove_signal_handler(number)

@@ -103,6 +103,7 @@ def _imported_by_others() -> str | None:
 
 async def _serve(app: App, settings: Any) -> None:
     import sansmcp_asyncio
+    from sansmcp_local import STOPPING
     from sansmcp_loop import called_at
 
     loop = asyncio.get_running_loop()
@@ -113,7 +114,9 @@ async def _serve(app: App, settings: Any) -> None:
                 lambda method, params: loop.call_soon_threadsafe(serving.publish, method, params)
             )
         watching = loop.create_task(_watch_skills(app))
-        with called_at((signal.SIGTERM,), serving.stop):
+        # Ctrl-C cancels this task: asyncio.run() sees to that.
+        others = [each for each in STOPPING if each is not signal.SIGINT]
+        with called_at(others, serving.stop):
             await serving.stopped.wait()
         watching.cancel()
 

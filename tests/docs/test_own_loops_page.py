@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import asyncio
+import importlib.metadata
 import inspect
 import os
 import runpy
@@ -17,6 +18,7 @@ from types import CodeType
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 
 import sansmcp_blocking
 
@@ -78,10 +80,11 @@ def test_the_timer_ends_with_the_server() -> None:
 
 
 def test_after_of_tkinter(url: str) -> None:
-    pytest.importorskip("tkinter")
+    if "SANSMCP_REQUIRE_HOSTS" not in os.environ:
+        pytest.importorskip("tkinter")
     before: tuple[str, ...] = ()
     if "DISPLAY" not in os.environ:
-        if shutil.which("xvfb-run") is None:
+        if shutil.which("xvfb-run") is None and "SANSMCP_REQUIRE_HOSTS" not in os.environ:
             pytest.skip("there is no display, and no Xvfb")
         before = ("xvfb-run", "--auto-servernum")
     assert run(TKINTER, url, before=before) == f"in stock: {STOCK}\n"
@@ -90,6 +93,18 @@ def test_after_of_tkinter(url: str) -> None:
 def test_an_asyncio_loop_that_runs_already() -> None:
     pytest.importorskip("aiohttp")
     assert run(AIOHTTP) == "{'kitchen': True}\n"
+
+
+@pytest.mark.parametrize(
+    ("attrs", "h11", "is_allowed"),
+    [("25.1.0", "0.14.0", False), ("25.4.0", "0.16.0", True), ("26.1.0", "0.16.0", True)],
+)
+def test_what_home_assistant_pins(attrs: str, h11: str, *, is_allowed: bool) -> None:
+    """By the wheels of 2025.4.4, 2026.2.3 and 2026.11.0."""
+    given = [Requirement(each) for each in importlib.metadata.requires("sansmcp") or ()]
+    needed = {each.name: each.specifier for each in given if each.marker is None}
+    allowed = needed["attrs"].contains(attrs) and needed["h11"].contains(h11)
+    assert allowed is is_allowed
 
 
 def test_the_cells_of_a_notebook(capsys: pytest.CaptureFixture[str]) -> None:

@@ -45,7 +45,7 @@ else:
 STOPPING = """
 import asyncio, signal, sys, threading, time, sansmcp, sansmcp_asyncio
 def stop(number):
-    while getattr(signal.getsignal(number), "__module__", "") != "sansmcp_loop._signals":
+    while getattr(signal.getsignal(number), "__module__", "") != "sansmcp_local._signals":
         time.sleep(0.01)
     signal.raise_signal(number)
 threading.Thread(target=stop, args=[getattr(signal, sys.argv[1])]).start()
