@@ -88,7 +88,14 @@ if TYPE_CHECKING:
         JwtSigner,
         Login,
     )
-    from .authentication import Access, Authenticator, ConnectionInfo, PeerCredentials, Refusal
+    from .authentication import (
+        Access,
+        Authenticator,
+        ConnectionInfo,
+        DpopProof,
+        PeerCredentials,
+        Refusal,
+    )
     from .base_call import BaseCall, PeerHandle
     from .base_client import (
         BaseClient,
@@ -168,6 +175,7 @@ else:
                 "Access",
                 "Authenticator",
                 "ConnectionInfo",
+                "DpopProof",
                 "PeerCredentials",
                 "Refusal",
             ),
@@ -214,6 +222,7 @@ __all__ = [
     "CredentialStorage",
     "CredentialsKey",
     "Disconnected",
+    "DpopProof",
     "Entry",
     "EntryKind",
     "Envelope",

@@ -18,6 +18,7 @@ from .http import RequestHead
 
 _BEARER = re.compile(rb"(?i:bearer) +([A-Za-z0-9._~+/-]{1,16384}=*)")
 """Longer tokens would not fit into the heads that web servers accept."""
+_DPOP = re.compile(rb"(?i:dpop) +([A-Za-z0-9._~+/-]{1,16384}=*)")
 _CHALLENGE = re.compile(r"[!-~][ -~]*")
 _STATUSES = range(400, 600)
 _UNAUTHORIZED = 401
@@ -57,6 +58,34 @@ def _check_expiry(access: Access, attribute: object, seconds: float | None) -> N
     check_delay(expires_in=seconds)
 
 
+@attrs.frozen(kw_only=True)
+class DpopProof:
+    """What a DPoP proof says whose signature ``authenticate`` has verified.
+
+    The function has verified, too, that the proof is for the access token (``ath``), and made with
+    the key to which the token is bound. The server compares the rest with the request, and accepts
+    each proof once.
+
+    Attributes:
+        thumbprint: the thumbprint of the key (RFC 7638), ``cnf.jkt`` of the access token.
+        method: the HTTP method, ``htm``.
+        url: the URL of the request, ``htu``.
+        id: the name of the proof, ``jti``.
+        age: seconds since the proof was made (``iat``) by the clock of this machine; negative if
+            the clock of the client is ahead.
+        nonce: the nonce of the server; None if the proof has none.
+
+    Source: RFC 9449, 4.2.
+    """
+
+    thumbprint: str
+    method: str
+    url: str
+    id: str
+    age: float
+    nonce: str | None = attrs.field(default=None, repr=False)
+
+
 @attrs.frozen
 class Access:
     """The return value of ``authenticate`` for a request that may be served.
@@ -67,6 +96,8 @@ class Access:
         scopes: the scopes that the request has; handlers may need some (:meth:`App.handler`).
         expires_in: seconds until the credentials expire; None if they do not. Event streams of the
             request end then, so that the client reconnects with new credentials.
+        proof: the DPoP proof of a request whose access token is bound to a key. It needs the
+            setting ``protected_resource``.
 
     Raises:
         LocalProtocolError: ``principal`` is empty or no str, ``scopes`` is a str, or ``expires_in``
@@ -76,6 +107,7 @@ class Access:
     principal: str = attrs.field(validator=_checked_principal)
     scopes: frozenset[str] = attrs.field(default=frozenset[str](), converter=_frozen)
     expires_in: float | None = attrs.field(default=None, kw_only=True, validator=_check_expiry)
+    proof: DpopProof | None = attrs.field(default=None, kw_only=True)
 
 
 @attrs.frozen
@@ -175,6 +207,18 @@ def bearer_token(head: RequestHead) -> str | None:
 
     Source: RFC 6750 section 2.1; every revision, basic/authorization: Access Token Usage.
     """
+    return _token(_BEARER, head)
+
+
+def dpop_token(head: RequestHead) -> str | None:
+    """Return the access token that is sent with a DPoP proof; None as in :func:`bearer_token`.
+
+    Source: RFC 9449, 7.1.
+    """
+    return _token(_DPOP, head)
+
+
+def _token(scheme: re.Pattern[bytes], head: RequestHead) -> str | None:
     values = head.values(b"authorization")
-    found = _BEARER.fullmatch(values[0].strip(b" \t")) if len(values) == 1 else None
+    found = scheme.fullmatch(values[0].strip(b" \t")) if len(values) == 1 else None
     return None if found is None else found[1].decode()

@@ -80,6 +80,8 @@ class RequestHead:
         principal: the user that the driver has authenticated; empty without authentication.
             Sessions and stored streams belong to a principal and are hidden from all others.
         scopes: the scopes that the driver has found the request to have.
+        is_bound: True if the access token of the request is bound to a key, with which the client
+            has made a proof for it (DPoP).
         root: the path under which the server is mounted in a larger application, and which clients
             put in front of its paths; empty if it is not mounted.
     """
@@ -89,6 +91,7 @@ class RequestHead:
     headers: Headers = attrs.field(repr=_show_headers)
     principal: str = ""
     scopes: frozenset[str] = frozenset()
+    is_bound: bool = attrs.field(default=False, repr=False)
     root: bytes = b""
     _by_name: Mapping[bytes, Sequence[bytes]] = attrs.field(
         default=attrs.Factory(lambda self: by_name(self.headers), takes_self=True),

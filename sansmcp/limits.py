@@ -153,6 +153,12 @@ class Limits:
     Of more, those that have been quiet for longest may send as if they had never sent.
     """
 
+    max_dpop_proofs: int = 100_000
+    """DPoP proofs that were accepted and are remembered, in some 150 bytes each, for twice
+    ``ProtectedResource.dpop_max_age`` and a minute: as many as 150 requests a second make. None is
+    forgotten before; a principal that has as many as are free is refused with 429.
+    """
+
     max_resources_per_subscription: int = 1000
     """Resources of one subscription; the acknowledgement lists those that were accepted. A session
     of a handshake revision may subscribe to as many; ``resources/subscribe`` is refused beyond it.

@@ -5,20 +5,25 @@ Source: RFC 9728; 2025-06-18 to 2026-07-28, basic/authorization: Authorization S
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Collection, Iterable, Mapping
 from types import MappingProxyType
+from typing import Literal
 from urllib.parse import urlsplit
 
 import attrs
 
 from .codecs import json
-from .errors import LocalProtocolError, check_type
+from .errors import LocalProtocolError, check_positive_seconds, check_type
 from .http import Url
 from .scopes import checked_scopes
 
 _WELL_KNOWN = "/.well-known/oauth-protected-resource"
 _LOOPBACK = re.compile(r"localhost|127(?:\.[0-9]{1,3}){3}|::1")
+
+DPOP_ALGORITHMS = ("ES256", "ES384", "ES512", "PS256", "RS256")
+"""The signatures of DPoP proofs that are accepted. Source: RFC 9449, 4.3: asymmetric ones only."""
 
 
 def check_identifier(name: str, text: str) -> Url:
@@ -64,6 +69,17 @@ def _implied(given: Mapping[str, Collection[str]]) -> Mapping[str, tuple[str, ..
     return MappingProxyType({scope: checked_scopes(implied) for scope, implied in given.items()})
 
 
+def _check_dpop(resource: object, attribute: object, dpop: object) -> None:
+    if dpop not in (None, "accepted", "required"):
+        raise LocalProtocolError(f'dpop must be "accepted", "required" or None, got {dpop!r}')
+
+
+def _check_age(resource: object, attribute: object, seconds: float) -> None:
+    check_positive_seconds(seconds)
+    if seconds == math.inf:  # the names of all proofs would have to be kept
+        raise LocalProtocolError("dpop_max_age must be finite")
+
+
 @attrs.frozen(kw_only=True)
 class ProtectedResource:
     """A server whose clients need access tokens: its URL, authorization servers, and scopes.
@@ -84,10 +100,21 @@ class ProtectedResource:
             are told of no others ask for all of them, so name those of everyday use only.
         implied_scopes: by scope, the ones that it includes, e.g. ``{"mcp:admin": {"mcp:read"}}``. A
             token with ``mcp:admin`` then counts as one with both.
+        dpop: ``"accepted"``: a token that is bound to a key (RFC 9449) is accepted with a proof of
+            possession only, and one that is not bound as a Bearer token. ``"required"``: tokens
+            that are not bound are refused. None: the function ``authenticate`` verifies no proofs,
+            so clients are told of Bearer tokens only.
+        dpop_max_age: seconds by which the time of a proof (``iat``) and the clock of this machine
+            may differ, either way. The server keeps the names of proofs for twice as long, and a
+            minute. If instances share a store, it is at most half of ``Limits.max_stored_age``
+            less that minute.
+        dpop_nonces: demand a nonce of this server in each proof, so that clients cannot make
+            proofs for later. It needs ``state_signer``, which adapters set, and costs each client
+            one more request at the beginning.
 
     Raises:
-        LocalProtocolError: a URL is not allowed, there is no authorization server, or a scope is
-            malformed or ``offline_access``.
+        LocalProtocolError: a URL is not allowed, there is no authorization server, a scope is
+            malformed or ``offline_access``, or a setting of DPoP is none of these.
     """
 
     # Converters, because the document is made before validators run.
@@ -100,6 +127,11 @@ class ProtectedResource:
     implied_scopes: Mapping[str, tuple[str, ...]] = attrs.field(
         factory=dict[str, tuple[str, ...]], converter=_implied, hash=False
     )
+    dpop: Literal["accepted", "required"] | None = attrs.field(
+        default="accepted", validator=_check_dpop
+    )
+    dpop_max_age: float = attrs.field(default=300.0, validator=_check_age)
+    dpop_nonces: bool = False
 
     metadata_url: str = attrs.field(
         default=attrs.Factory(lambda self: _metadata_url(self), takes_self=True),
@@ -149,7 +181,7 @@ def _metadata_paths(resource: ProtectedResource) -> tuple[bytes, bytes]:
 
 
 def _metadata(resource: ProtectedResource) -> bytes:
-    # Source: RFC 9728 section 2.
+    # Source: RFC 9728 section 2; RFC 9449, 5.2.
     given = resource.scopes_supported
     supported = resource.required_scopes if given is None else given
     return json.encode(
@@ -158,6 +190,12 @@ def _metadata(resource: ProtectedResource) -> bytes:
             "authorization_servers": list(resource.authorization_servers),
             **({"scopes_supported": list(supported)} if supported else {}),
             "bearer_methods_supported": ["header"],
+            **(
+                {}
+                if resource.dpop is None
+                else {"dpop_signing_alg_values_supported": list(DPOP_ALGORITHMS)}
+            ),
+            **({"dpop_bound_access_tokens_required": True} if resource.dpop == "required" else {}),
         }
     )
 

@@ -6,11 +6,8 @@ import threading
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from joserfc import jwk, jws
-from joserfc.errors import JoseError
-
 from sansmcp.errors import LocalProtocolError
-from sansmcp.tokens.claims import TokenRejected, TokenRules, Undecided, VerifiedToken
+from sansmcp.tokens.claims import TokenRules, Undecided, VerifiedToken
 from sansmcp.tokens.fetch import JWKS, FetchRequest
 from sansmcp.tokens.jwt import (
     ACCESS_TOKEN_TYPES,
@@ -22,6 +19,7 @@ from sansmcp.tokens.jwt import (
 from sansmcp.tokens.key_set import KeySet
 
 from ._fetch import fetch
+from ._signatures import verified_payload
 from ._verifier import Fetch, Verifier
 
 _FIRST_LOAD = 15.0
@@ -70,7 +68,7 @@ class JwtVerifier(Verifier):
 
     def _find_out(self, token: str, now: float, *, peer: str) -> VerifiedToken:
         header = self._form.read_header(token)
-        claims = decode_object(_verified(token, self._key(header, now), header))
+        claims = decode_object(verified_payload(token, self._key(header, now), header))
         found = self._rules.check(claims, now)
         with self._lock:
             self._cache.add(token, found, found.expires_at)
@@ -105,14 +103,3 @@ class JwtVerifier(Verifier):
                 else:
                     self._keys.loaded(document, now)
                 self._loaded.notify_all()
-
-
-def _verified(token: str, key: Mapping[str, Any], header: JwtHeader) -> bytes:
-    """Return the claims of a token. Raises TokenRejected if its signature is not of this key."""
-    # Parameters of a header that are not known are ignored, as RFC 7515 section 4 wants it.
-    registry = jws.JWSRegistry(algorithms=[header.algorithm], strict_check_header=False)
-    registry.max_header_length = len(token)  # which is bounded
-    try:
-        return jws.deserialize_compact(token, jwk.import_key(dict(key)), registry=registry).payload
-    except (JoseError, ValueError, TypeError, KeyError) as error:  # KeyError: an unknown curve
-        raise TokenRejected(f"its signature is not valid ({type(error).__name__})") from None

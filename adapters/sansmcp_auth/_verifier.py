@@ -12,7 +12,7 @@ from typing import TypeAlias
 
 import sansmcp
 from sansmcp.auth.urls import server_metadata_urls
-from sansmcp.authentication import bearer_token
+from sansmcp.authentication import bearer_token, dpop_token
 from sansmcp.tokens.claims import (
     INVALID_TOKEN,
     UNDECIDED,
@@ -21,8 +21,12 @@ from sansmcp.tokens.claims import (
     Undecided,
     VerifiedToken,
 )
+from sansmcp.tokens.dpop import ProofRejected, read_proof
 from sansmcp.tokens.fetch import FetchedResponse, FetchRequest, endpoint_in
+from sansmcp.tokens.jwt import decode_object
 from sansmcp.tokens.token_cache import TokenCache
+
+from ._signatures import verified_payload
 
 _logger = logging.getLogger("sansmcp")
 
@@ -54,11 +58,12 @@ class Verifier(abc.ABC):
         known = self.find_known(head, connection)
         if known is not None:
             return known
-        token, now = bearer_token(head), time.time()
+        token, now = bearer_token(head) or dpop_token(head), time.time()
         assert token is not None, "find_known() refuses that"
         peer = "" if connection.peer is None else connection.peer[0]
         try:
             found = self._find_out(token, now, peer=peer)
+            access = _access(found, head, token, now)
         except TokenRejected as error:
             return self._refused(error, now)
         except Undecided as error:
@@ -67,27 +72,30 @@ class Verifier(abc.ABC):
                 _logger.warning("access tokens cannot be verified: %s", error)
             return UNDECIDED
         self._said = ""
-        return found.access(now)
+        return access
 
     def find_known(
         self, head: sansmcp.RequestHead, connection: sansmcp.ConnectionInfo
     ) -> sansmcp.Access | sansmcp.Refusal | None:
         """Return the same if it is known without I/O: there is no token, or one of the cache."""
-        token, now = bearer_token(head), time.time()
+        token, now = bearer_token(head) or dpop_token(head), time.time()
         if token is None:
             return sansmcp.Refusal()
         try:
             with self._lock:
                 known = self._cache.find(token, now)
+            return None if known is None else _access(known, head, token, now)
         except TokenRejected as error:
             return self._refused(error, now)
-        return None if known is None else known.access(now)
 
     def _refused(self, error: TokenRejected, now: float) -> sansmcp.Refusal:
         is_warning = now >= self._warned_at + _WARNING_INTERVAL
         if is_warning:
             self._warned_at = now
         level = logging.WARNING if is_warning else logging.INFO
+        if isinstance(error, ProofRejected):
+            _logger.log(level, "a proof of possession was refused: %s", error)
+            return error.refusal
         _logger.log(level, "an access token was refused: %s", error)
         return INVALID_TOKEN
 
@@ -113,3 +121,27 @@ class Verifier(abc.ABC):
             except Undecided as error:
                 failure = failure or error
         raise failure or Undecided(f"there are no metadata of {self._rules.issuer}")
+
+
+def _access(
+    found: VerifiedToken, head: sansmcp.RequestHead, token: str, now: float
+) -> sansmcp.Access:
+    """Return the Access of a request whose access token is valid.
+
+    Raises TokenRejected if the scheme is not the one of the token, and ProofRejected if the proof
+    of a token that is bound to a key is not made with this key for this token.
+    """
+    if bearer_token(head) is not None:
+        if found.thumbprint is not None:  # it could be used by all who have seen it
+            raise TokenRejected("it is bound to a key (cnf), and sent as a Bearer token")
+        return found.access(now)
+    if found.thumbprint is None:
+        raise TokenRejected("it is bound to no key, and sent as one that is")
+    proof = read_proof(head)
+    if proof.thumbprint != found.thumbprint:
+        raise ProofRejected("its key is not the one to which the access token is bound (cnf.jkt)")
+    try:
+        claims = decode_object(verified_payload(proof.text, proof.key, proof.header))
+    except TokenRejected as error:
+        raise ProofRejected(str(error)) from None
+    return found.access(now, proof.check_claims(claims, token, now))

@@ -10,6 +10,7 @@
 ``resource_metadata``       the document that tells them where
 ``cors``                    the headers by which browsers give responses to pages of other origins
 ``scope_checks``            the scopes that requests need
+``dpop_checks``             proofs that the client has the key of its access token
 ``admission`` ``addresses`` the rate limit, and the addresses that it counts
 ``exchange``                one HTTP request and its HTTP response
 ``bursts``                  events that leave together, and are appended together

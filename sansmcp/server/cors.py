@@ -26,12 +26,13 @@ MAX_AGE = (b"access-control-max-age", b"86400")
 _VARY: Headers = ((b"vary", b"Origin"),)
 _EXPOSED = (
     b"access-control-expose-headers",
-    b"Mcp-Session-Id, MCP-Protocol-Version, Retry-After, WWW-Authenticate",
+    b"Mcp-Session-Id, MCP-Protocol-Version, Retry-After, WWW-Authenticate, DPoP-Nonce",
 )
 _METHODS = (b"access-control-allow-methods", b"POST, GET, DELETE")
 _ALLOWED = (
     b"Authorization",
     b"Content-Type",
+    b"DPoP",
     b"Last-Event-ID",
     b"Mcp-Method",
     b"Mcp-Name",

@@ -83,14 +83,18 @@ class ServerExchange:
     """True if the head is for the MCP path, and has passed the checks that need no more than its
     bytes, but for that of its length. A connection sets it for a head that it has had before.
     """
+    uses_dpop: bool = attrs.field(default=False, init=False)
+    """True if the access token is sent with the scheme DPoP."""
     expires_at: float | None = attrs.field(default=None, init=False)
     """When the credentials of the request expire; None if they do not."""
     source: StreamSource | None = attrs.field(default=None, init=False)
     """Where the messages of its event stream come from."""
     responder: PostResponder | None = attrs.field(default=None, init=False)
     """The part that responds to this POST."""
-    cors: Headers = attrs.field(default=(), init=False)
-    """The headers of the response by which browsers give it to pages of other origins."""
+    common_headers: Headers = attrs.field(default=(), init=False)
+    """Headers of the response, whatever it is: those by which browsers give it to pages of other
+    origins, and a nonce for DPoP.
+    """
     _body: bytearray = attrs.field(factory=bytearray, init=False)
     request_size: int = attrs.field(default=0, init=False)
     """Bytes of the request body, once it is complete."""
@@ -159,7 +163,8 @@ class ServerExchange:
         self.advance(ExchangeEvent.ANSWER)
         kind: Headers = ((b"content-type", headers.JSON),) if body else ()
         length = (b"content-length", b"%d" % len(body))
-        self._response = ResponseHead(status=status, headers=(*kind, length, *extra, *self.cors))
+        every = (*kind, length, *extra, *self.common_headers)
+        self._response = ResponseHead(status=status, headers=every)
         self._finish(body, _END)
 
     def refuse(self, error: RemoteProtocolError) -> None:
@@ -171,7 +176,7 @@ class ServerExchange:
         """Begin a response that is an event stream."""
         self.advance(ExchangeEvent.STREAM)
         self._burst = Burst()
-        self._response = ResponseHead(status=200, headers=STREAM_HEADERS + self.cors)
+        self._response = ResponseHead(status=200, headers=STREAM_HEADERS + self.common_headers)
         if self.expires_at is not None:
             self._core.timers.set(Timer.ACCESS, self, self.expires_at)
         self.wake()

@@ -184,8 +184,9 @@ class ServerOptions:
         protected_resource: the URL, authorization servers and scopes of a server whose clients get
             access tokens by OAuth 2.1. The server publishes them as protected resource metadata,
             refuses requests in the form that makes clients get a token, and hides the tokens from
-            handlers. It needs ``authenticate``, which verifies the tokens; docs/authorization.md
-            has examples. None publishes nothing.
+            handlers; its ``dpop="required"`` demands tokens that are bound to keys. It needs
+            ``authenticate``, which verifies the tokens; docs/authorization.md has examples. None
+            publishes nothing.
         http11: the parser of HTTP/1.1 heads on raw sockets, e.g.
             ``sansmcp.httptools_parser.HTTP11``; None takes h11.
         trace: records everything that is sent and received; None: no trace.

@@ -109,6 +109,21 @@ BAD_CREDENTIALS = RefusalTemplate(
     "bad_credentials",
     "Send one access token, in one Authorization header, and none in the URL",
 )
+BAD_PROOF = RefusalTemplate(
+    401, INVALID_REQUEST, "invalid_dpop_proof", "The DPoP proof is not valid: {text}"
+)
+NONCE_REQUIRED = RefusalTemplate(
+    401,
+    INVALID_REQUEST,
+    "use_dpop_nonce",
+    "Make the DPoP proof again, with the nonce in the header DPoP-Nonce",
+)
+TOKEN_NOT_BOUND = RefusalTemplate(
+    401,
+    INVALID_REQUEST,
+    "token_not_bound",
+    "The access token must be bound to a key, and be sent with a DPoP proof: get another one",
+)
 INSUFFICIENT_SCOPE = RefusalTemplate(
     403,
     INVALID_REQUEST,
@@ -315,6 +330,12 @@ _RATE_LIMITED = RefusalTemplate(
     "rate_limited",
     "Too many requests: {rate} are allowed, and nothing was run: wait for {seconds} s",
 )
+_TOO_MANY_PROOFS = RefusalTemplate(
+    429,
+    INVALID_REQUEST,
+    "too_many_proofs",
+    "Too many DPoP proofs of this user are remembered (max_dpop_proofs): try again in {seconds} s",
+)
 TOO_MANY_CALLS = RefusalTemplate(
     429,
     INVALID_REQUEST,
@@ -486,6 +507,11 @@ def rate_limited(
         seconds=seconds,
         headers=((b"retry-after", b"%d" % seconds),),
     )
+
+
+def too_many_proofs(seconds: int) -> RemoteProtocolError:
+    """Return the error for a DPoP proof that cannot be kept; ``seconds``: the time to wait."""
+    return _TOO_MANY_PROOFS(seconds=seconds, headers=((b"retry-after", b"%d" % seconds),))
 
 
 def store_failed(request_id: RequestId | None = None) -> RemoteProtocolError:

@@ -35,7 +35,8 @@ def require_scopes(
     """Refuse a POST whose credentials lack a scope. Raises RemoteProtocolError."""
     if needed and not head.scopes.issuperset(needed):
         id = message.id if isinstance(message, Request) else None
-        raise insufficient_scope(core.options.protected_resource, needed, id)
+        resource = core.options.protected_resource
+        raise insufficient_scope(resource, needed, id, is_bound=head.is_bound)
 
 
 def scopes_of(core: ServerCore, item: Message | RemoteProtocolError) -> tuple[str, ...]:

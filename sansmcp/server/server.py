@@ -92,6 +92,7 @@ from .validation import (
 )
 
 if TYPE_CHECKING:
+    from .dpop_checks import DpopChecks
     from .legacy.era import LegacyServer
 
 _ENDS = (SendEnd, Abort)
@@ -156,6 +157,7 @@ class Server(StoreCompletions):
         rate = options.rate_limit
         self._admission = None if rate is None else Admission(self._core, rate)
         self._logs = Logs(self._core)
+        self._dpop = self._dpop_part(options)
         self._lease = Lease(self._core, self._logs) if options.shared_store else None
         self._peers = Peers(self._core, self._logs, self._lease)
         self._tasks = TaskTable(self._core, self._logs, self._lease, self._peers)
@@ -175,6 +177,15 @@ class Server(StoreCompletions):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {elide(self.app.name, 40)}>"
+
+    def _dpop_part(self, options: ServerOptions) -> DpopChecks | None:
+        """Return the part that checks DPoP proofs; import it only if tokens may be bound."""
+        resource = options.protected_resource
+        if resource is None or resource.dpop is None:
+            return None
+        from .dpop_checks import DpopChecks
+
+        return DpopChecks(self._core, self._logs, resource)
 
     def _legacy_part(self, endpoint: Endpoint) -> LegacyServer | None:
         """Return the part for the handshake revisions; import it only if one of them is served."""
@@ -348,9 +359,15 @@ class Server(StoreCompletions):
             now: the current time in seconds.
 
         Raises:
-            LocalProtocolError: ``outcome`` is something else. Nothing has changed.
+            LocalProtocolError: ``outcome`` is something else, or has a DPoP proof that this server
+                cannot check. Nothing has changed.
         """
         found = _outcome_of_authenticate(outcome)
+        if self._dpop is None and isinstance(found, Access) and found.proof is not None:
+            raise LocalProtocolError(
+                "authenticate returned a DPoP proof, which only a server checks that has "
+                'protected_resource=ProtectedResource(..., dpop="accepted") or "required"'
+            )
         if isinstance(found, Refusal):
             resource = self._core.options.protected_resource
             self._authenticated(effect, not_authenticated(resource, effect.head, found), now)
@@ -369,18 +386,31 @@ class Server(StoreCompletions):
         self._authenticated(effect, refusals.AUTHENTICATION_FAILED(), now)
 
     def _authenticated(
-        self, effect: Authenticate, outcome: Access | RemoteProtocolError, now: float
+        self,
+        effect: Authenticate,
+        outcome: Access | RemoteProtocolError,
+        now: float,
+        *,
+        is_checked: bool = False,
     ) -> None:
+        """Go on with a request. ``is_checked``: its DPoP proof is valid."""
         self._core.now = now
         exchange = effect.exchange
         assert isinstance(exchange, ServerExchange), "servers emit no other exchanges"
         if exchange not in self._authenticating or exchange.is_done:
             return
-        body = self._authenticating.pop(exchange)
-        exchange.wake()  # it may have been paused in the middle of its body
+        dpop = self._dpop
+        if dpop is not None and exchange in dpop.waiting:
+            return
         try:
             if isinstance(outcome, RemoteProtocolError):
                 raise outcome
+            if dpop is not None and not is_checked and dpop.concerns(exchange, outcome):
+                go_on = partial(self._authenticated, effect, is_checked=True)
+                if not dpop.check(exchange, effect.head, outcome, go_on):
+                    return
+            body = self._authenticating.pop(exchange)
+            exchange.wake()  # it may have been paused in the middle of its body
             exchange.head = self._head_with(outcome, effect.head)
             if outcome.expires_in is not None:
                 exchange.expires_at = now + outcome.expires_in
@@ -388,6 +418,7 @@ class Server(StoreCompletions):
             if body is not None:
                 self._dispatch_request(exchange, body)
         except RemoteProtocolError as error:
+            self._authenticating.pop(exchange, None)
             exchange.refuse(error)
 
     def _head_with(self, access: Access, head: RequestHead) -> RequestHead:
@@ -399,9 +430,15 @@ class Server(StoreCompletions):
         if resource is not None:
             scopes = resource.expand(scopes)
             if not scopes.issuperset(resource.required_scopes):
-                raise insufficient_scope(resource, ())
+                raise insufficient_scope(resource, (), is_bound=access.proof is not None)
         headers = without_credentials(resource, head.headers)
-        return attrs.evolve(head, principal=access.principal, scopes=scopes, headers=headers)
+        return attrs.evolve(
+            head,
+            principal=access.principal,
+            scopes=scopes,
+            headers=headers,
+            is_bound=access.proof is not None,
+        )
 
     # Effects and events out
 
@@ -670,7 +707,7 @@ class Server(StoreCompletions):
         exchange.begin(head)
         policy = self._endpoint.policy
         if policy.cors:
-            exchange.cors = response_headers(policy, head)
+            exchange.common_headers = response_headers(policy, head)
         resource = self._core.options.protected_resource
         if not exchange.has_checked_head and self._is_for_all(exchange, head):
             return
@@ -680,7 +717,7 @@ class Server(StoreCompletions):
             return
         # First of all, so that a page of another site cannot find out if credentials are valid.
         self._check_common(exchange, head)
-        check_credentials(resource, head)
+        exchange.uses_dpop = check_credentials(resource, head)
         self._authenticating[exchange] = None
         self._core.effects.append(Authenticate(exchange, head))
 
@@ -691,7 +728,7 @@ class Server(StoreCompletions):
             check_health_request(head)
             return True
         if is_metadata_request(self._core.options.protected_resource, head):
-            exchange.cors = ANY_PAGE
+            exchange.common_headers = ANY_PAGE
             check_metadata_request(head)
             return True
         if policy.cors and is_preflight(self._endpoint, head):

@@ -1,7 +1,7 @@
 """The claims of an access token: who it is from, for whom, and how long it is valid.
 
-Source: RFC 9068 section 4; RFC 7519 section 4.1; RFC 7662 section 2.2; 2025-06-18 to 2026-07-28,
-basic/authorization: Token Handling.
+Source: RFC 9068 section 4; RFC 7519 section 4.1; RFC 7662 section 2.2; RFC 9449, 6; 2025-06-18 to
+2026-07-28, basic/authorization: Token Handling.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from ..authentication import Access, Refusal
+from ..authentication import Access, DpopProof, Refusal
 from ..codecs import json
 from ..errors import check_delay, check_type
 from ..protected_resource import check_identifier
@@ -53,15 +53,18 @@ class VerifiedToken:
             program without a user, ``client``, the issuer, and the id of the client.
         scopes: the scopes.
         expires_at: when it is valid no more, in seconds since 1970.
+        thumbprint: the thumbprint of the key to which it is bound; None for a Bearer token.
     """
 
     principal: str
     scopes: tuple[str, ...]
     expires_at: float
+    thumbprint: str | None = None
 
-    def access(self, now: float) -> Access:
+    def access(self, now: float, proof: DpopProof | None = None) -> Access:
         """Return the Access that the token gives at ``now``, in seconds since 1970."""
-        return Access(self.principal, self.scopes, expires_in=max(0.0, self.expires_at - now))
+        rest = max(0.0, self.expires_at - now)
+        return Access(self.principal, self.scopes, expires_in=rest, proof=proof)
 
 
 @attrs.frozen
@@ -96,7 +99,7 @@ class TokenRules:
 
         Raises:
             TokenRejected: it is from another issuer or for another server, expired or not valid
-                yet, bound to a key, or lacks a claim.
+                yet, bound to a key in a way that is unknown here, or lacks a claim.
         """
         if claims.get("iss") != self.issuer:
             raise TokenRejected(f"its issuer (iss) is not {self.issuer}")
@@ -128,18 +131,36 @@ class TokenRules:
         audiences = audience if json.is_array(audience) else [audience]
         if self.audience not in audiences:
             raise TokenRejected(f"its audience (aud) is not {self.audience}")
-        if "cnf" in claims:  # anybody who has seen it could use it, if it were taken as Bearer
-            raise TokenRejected("it is bound to a key (cnf), and sent as a Bearer token")
-        expires_at = _time(claims, "exp") + self.leeway
+        thumbprint = _thumbprint(claims)
+        expires_at = time_in(claims, "exp") + self.leeway
         if now >= expires_at:
             raise TokenRejected("it has expired (exp)")
         for name in ("nbf", "iat"):
-            if name in claims and now < _time(claims, name) - self.leeway:
+            if name in claims and now < time_in(claims, name) - self.leeway:
                 raise TokenRejected(f"it is not valid yet ({name})")
-        return VerifiedToken(principal, _scopes(claims), expires_at)
+        return VerifiedToken(principal, _scopes(claims), expires_at, thumbprint)
 
 
-def _time(claims: Mapping[str, Any], name: str) -> float:
+def _thumbprint(claims: Mapping[str, Any]) -> str | None:
+    """Return the thumbprint of the key to which a token is bound; None if it is not bound.
+
+    A token that is bound in another way (mutual TLS, RFC 8705) must not count as one that is not:
+    others could use it who have seen it.
+    """
+    if "cnf" not in claims:
+        kind = claims.get("token_type")
+        if isinstance(kind, str) and kind.lower() == "dpop":
+            raise TokenRejected("its type is DPoP, and it names no key (cnf)")
+        return None
+    bound = json.as_object(claims["cnf"])
+    thumbprint = None if bound is None or len(bound) != 1 else bound.get("jkt")
+    if not isinstance(thumbprint, str):
+        raise TokenRejected("it is bound (cnf), and not to a key of DPoP (jkt) alone")
+    return thumbprint
+
+
+def time_in(claims: Mapping[str, Any], name: str) -> float:
+    """Return a time, in seconds since 1970. Raises TokenRejected if it is missing or no number."""
     value = claims.get(name)
     if not isinstance(value, int | float) or isinstance(value, bool):
         raise TokenRejected(f"it has no time {name}")

@@ -19,7 +19,7 @@ from ..codecs import json
 from ..errors import LocalProtocolError, RemoteProtocolError
 from .claims import TokenRejected
 
-_KEY_TYPES = {
+KEY_TYPES = {
     "RS256": "RSA",
     "RS384": "RSA",
     "RS512": "RSA",
@@ -72,17 +72,17 @@ class JwtForm:
         for given in (self.algorithms, self.types):
             if isinstance(given, str):  # "in" would look for a part of it
                 raise LocalProtocolError(f"Pass a tuple of str, not the str {given!r}")
-        unknown = [each for each in self.algorithms if each not in _KEY_TYPES]
+        unknown = [each for each in self.algorithms if each not in KEY_TYPES]
         if unknown or not self.algorithms:
-            known = ", ".join(_KEY_TYPES)
+            known = ", ".join(KEY_TYPES)
             raise LocalProtocolError(f"algorithms must be some of {known}, got {unknown}")
 
     def read_header(self, token: str) -> JwtHeader:
         """Return the header of a token. Raises TokenRejected if it is not allowed."""
-        parts = token.split(".")
-        if len(parts) != 3:
-            raise TokenRejected("it is no signed JWT")
-        header = decode_object(_decode(parts[0]))
+        return self.check(header_of(token))
+
+    def check(self, header: Mapping[str, Any]) -> JwtHeader:
+        """Return a header that is allowed. Raises TokenRejected if it is not."""
         algorithm, type, key_id = header.get("alg"), header.get("typ"), header.get("kid")
         if algorithm not in self.algorithms:
             raise TokenRejected(f"its algorithm (alg) is not among {', '.join(self.algorithms)}")
@@ -95,6 +95,14 @@ class JwtForm:
             raise TokenRejected("its kid is no string")
         assert isinstance(algorithm, str), "else it is not among them"
         return JwtHeader(algorithm, key_id)
+
+
+def header_of(token: str) -> dict[str, Any]:
+    """Return the members of the header of a signed JWT. Raises TokenRejected if it is none."""
+    parts = token.split(".")
+    if len(parts) != 3:
+        raise TokenRejected("it is no signed JWT")
+    return decode_object(_decode(parts[0]))
 
 
 def decode_object(data: bytes) -> dict[str, Any]:
@@ -113,7 +121,7 @@ def find_key(keys: Collection[Mapping[str, Any]], header: JwtHeader) -> Mapping[
     fitting = [
         key
         for key in keys
-        if key.get("kty") == _KEY_TYPES[header.algorithm]
+        if key.get("kty") == KEY_TYPES[header.algorithm]
         and key.get("use", "sig") == "sig"
         and key.get("alg", header.algorithm) == header.algorithm
         and header.key_id in (None, key.get("kid"))

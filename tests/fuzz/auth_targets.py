@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import attrs
 
-from sansmcp import AuthorizationFailed, LocalProtocolError, RemoteProtocolError
+from sansmcp import AuthorizationFailed, LocalProtocolError, RemoteProtocolError, RequestHead
 from sansmcp.auth.challenges import Challenge, find_challenge, parse_challenges
 from sansmcp.auth.clients import OAuthClient, read_registration
 from sansmcp.auth.http import AuthRequest, AuthResponse
@@ -27,7 +27,8 @@ from sansmcp.auth.tokens import Tokens, read_id_jag, read_tokens
 from sansmcp.auth.urls import covers, is_safe, origin_of, resource_metadata_urls
 from sansmcp.codecs import json
 from sansmcp.tokens.claims import TokenRejected, TokenRules
-from sansmcp.tokens.jwt import JwtForm
+from sansmcp.tokens.dpop import ProofRejected, SignedProof, read_proof
+from sansmcp.tokens.jwt import JwtForm, JwtHeader
 from sansmcp.types import escape_controls
 
 from .inputs import in_parts, seeded
@@ -150,11 +151,19 @@ def _decoded(data: bytes) -> object:
 
 RULES = TokenRules("https://as", ENDPOINT)
 FORM = JwtForm(("RS256", "ES256"))
+SIGNED = SignedProof("", JwtHeader("ES256", None), {}, "thumbprint")
 
 
 def access_tokens(data: bytes) -> None:
-    """A token is valid or rejected, and its principal is one of its issuer."""
+    """A token is valid or rejected, and its principal is one of its issuer; so is a DPoP proof."""
     _, (token, *claims) = in_parts(data)
+    try:
+        proof = read_proof(RequestHead(method=b"POST", target=b"/", headers=((b"dpop", token),)))
+    except ProofRejected as error:
+        assert error.refusal.message.isascii()
+    else:
+        assert not {"d", "p", "q", "k"} & set(proof.key)
+        assert len(proof.thumbprint) == 43
     try:
         header = FORM.read_header(token.decode("latin-1"))
     except TokenRejected:
@@ -165,6 +174,13 @@ def access_tokens(data: bytes) -> None:
         document = json.as_object(_decoded(each))
         if document is None:
             continue
+        try:
+            told = SIGNED.check_claims(document, "token", 1000.0)
+        except ProofRejected:
+            pass
+        else:
+            assert told.id
+            assert told.thumbprint == SIGNED.thumbprint
         for check, principals in (
             (RULES.check, ("https://as ",)),
             (RULES.check_introspected, ("https://as ", "client https://as ")),

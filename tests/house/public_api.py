@@ -51,10 +51,10 @@ USERS = (
         "sansmcp",
         "stable",
         """
-        Access App Authenticator BaseCall ConnectionInfo Handler InputRequest InputRequired Limits
-        MemoryStore PeerCredentials PeerHandle ProtectedResource RateLimit RateStore Refusal
-        RequestHead RequestHeaders SecurityPolicy ServerOptions ServerSettings StateSigner
-        StaticTokens
+        Access App Authenticator BaseCall ConnectionInfo DpopProof Handler InputRequest
+        InputRequired Limits MemoryStore PeerCredentials PeerHandle ProtectedResource RateLimit
+        RateStore Refusal RequestHead RequestHeaders SecurityPolicy ServerOptions ServerSettings
+        StateSigner StaticTokens
         """,
     ),
     _group(

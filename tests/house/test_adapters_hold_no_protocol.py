@@ -31,7 +31,7 @@ COMMON = {"127.0.0.1", "http", "https", "latin-1", "localhost", "replace", "sans
 
 OWN_WORDS = {
     "sansmcp_asgi": {"body", "client", "headers", "method", "path", "status", "type"},
-    "sansmcp_auth": {"alg", "ec", "es", "es256", "es384", "ps", "rs", "rsa"},
+    "sansmcp_auth": {"alg", "ec", "es", "es256", "es384", "p-256", "p-384", "ps", "rs", "rsa"},
     "sansmcp_httpx": {"asyncclient", "client"},
     "sansmcp_login": {"g", "json", "lock", "s"},
     "sansmcp_pyodide": {"body", "headers", "method", "redirect"},

@@ -40,7 +40,7 @@ from .sse_harness import SseClient
 ORIGIN = "https://app.example.com"
 OTHER = "https://other.example.com"
 METADATA = "/.well-known/oauth-protected-resource/mcp"
-EXPOSED = "Mcp-Session-Id, MCP-Protocol-Version, Retry-After, WWW-Authenticate"
+EXPOSED = "Mcp-Session-Id, MCP-Protocol-Version, Retry-After, WWW-Authenticate, DPoP-Nonce"
 READABLE = [
     ("access-control-allow-origin", ORIGIN),
     ("access-control-expose-headers", EXPOSED),
@@ -305,7 +305,7 @@ def test_a_preflight_is_answered_before_all_else(target: str, versions: tuple[st
         assert talk.header("access-control-max-age") == "86400"
         allowed = talk.header("access-control-allow-headers")
         assert allowed == (
-            "Authorization, Content-Type, Last-Event-ID, Mcp-Method, Mcp-Name, "
+            "Authorization, Content-Type, DPoP, Last-Event-ID, Mcp-Method, Mcp-Name, "
             "MCP-Protocol-Version, Mcp-Session-Id, traceparent, tracestate"
         )
     assert (page.asked, page.events, page.server.sessions) == ([], [], ())
@@ -353,7 +353,7 @@ def _allowed(asked: str) -> list[str]:
     talk = Page().preflight(headers={"access-control-request-headers": asked})
     value = talk.header("access-control-allow-headers")
     assert value is not None
-    return value.split(", ")[9:]
+    return value.split(", ")[10:]
 
 
 def test_the_headers_of_arguments_are_allowed_as_asked_for() -> None:

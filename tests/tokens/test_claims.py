@@ -54,7 +54,11 @@ def test_a_valid_token() -> None:
         ({"sub": None}, "sub"),
         ({"sub": ""}, "sub"),
         ({"sub": 1}, "sub"),
-        ({"cnf": {"jkt": "x"}}, "cnf"),
+        ({"cnf": {"x5t#S256": "x"}}, "cnf"),
+        ({"cnf": {"jkt": "x", "more": 1}}, "cnf"),
+        ({"cnf": {"jkt": 1}}, "cnf"),
+        ({"cnf": []}, "cnf"),
+        ({"token_type": "dPoP"}, "DPoP"),
         ({"exp": None}, "exp"),
         ({"exp": "9999999999"}, "exp"),
         ({"exp": True}, "exp"),
@@ -68,6 +72,15 @@ def test_a_valid_token() -> None:
 def test_a_token_that_is_not_valid_here(change: dict[str, Any], reason: str) -> None:
     with pytest.raises(TokenRejected, match=reason):
         RULES.check(changed(**change), NOW)
+
+
+def test_a_token_that_is_bound_to_a_key() -> None:
+    for found in (
+        RULES.check(changed(cnf={"jkt": "x"}), NOW),
+        RULES.check_introspected(changed(active=True, token_type="DPoP", cnf={"jkt": "x"}), NOW),
+    ):
+        assert found.thumbprint == "x"
+    assert RULES.check(changed(token_type="Bearer"), NOW).thumbprint is None
 
 
 def test_the_clocks_may_differ() -> None:
@@ -109,7 +122,8 @@ def test_what_an_authorization_server_says_of_a_token() -> None:
         {**active, "active": "true"},
         {**active, "iss": "https://other"},
         {**active, "aud": "https://other"},
-        {**active, "cnf": {"jkt": "x"}},
+        {**active, "cnf": {"x5t#S256": "x"}},
+        {**active, "token_type": "DPoP"},
         {**active, "cnf": None},
         {**client, "client_id": ""},
         {**client, "client_id": 7},
