@@ -22,9 +22,10 @@ from .bench import ASM, PRM, RESOURCE, SERVER, Bench, World
 REVOKE = "https://as/revoke"
 
 
-def logged_in(**more: Any) -> World:
+def logged_in(*, gives_refresh: bool = True, **more: Any) -> World:
     """A world in which a client has logged in; requests from now on are those of the logout."""
-    world = World(documents={PRM: RESOURCE, ASM: {**SERVER, **more}}, gives_refresh=True)
+    documents = {PRM: RESOURCE, ASM: {**SERVER, **more}}
+    world = World(documents=documents, gives_refresh=gives_refresh)
     world.answers[REVOKE] = lambda asked: (200, b"")
     Bench(world).start().refused()
     world.asked.clear()
@@ -56,6 +57,20 @@ def test_the_refresh_token_is_revoked() -> None:
     assert bench.flow.state is AuthorizationState.IDLE
     assert tokens_of(world) is None
     assert world.locked == set()
+
+
+def test_the_access_token_is_revoked_where_there_is_no_other() -> None:
+    world = logged_in(gives_refresh=False, revocation_endpoint=REVOKE)
+    log_out(world)
+    assert world.asked[-1].form["token"] == "token-1"
+    assert world.asked[-1].form["token_type_hint"] == "access_token"
+
+
+def test_a_server_without_the_endpoint() -> None:
+    world = logged_in()
+    bench = log_out(world)
+    assert "its metadata name no revocation_endpoint" in str(bench.error)
+    assert (bench.urls, tokens_of(world)) == ([ASM], None)
 
 
 def test_metadata_without_pkce_are_enough() -> None:
