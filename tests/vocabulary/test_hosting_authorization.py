@@ -213,3 +213,17 @@ def test_without_a_signer_the_error_names_one() -> None:
     pending = AuthDriverHarness(client=PROGRAM, grant=ClientCredentials()).refused_call()
     with pytest.raises(AuthorizationFailed, match=r"signer=JoseSigner\(\)"):
         pending.result()
+
+
+def test_a_driver_logs_out() -> None:
+    storage, key = MemoryCredentials(), CredentialsKey("http://localhost:8000/mcp")
+    harness = AuthDriverHarness(connects=False, credentials=storage)
+    assert storage.try_lock(key)
+    harness.host.begin_log_out()
+    assert not harness.host.opened.is_done  # another client has locked the storage
+    storage.unlock(key)
+    harness.wait(1.0)
+    assert harness.host.opened.is_done
+    assert harness.host.opened.result() is None
+    assert harness.requests == []
+    assert storage.try_lock(key)
