@@ -292,7 +292,9 @@ class Opening:
         match self.state:
             case OpeningState.BACKING_OFF:
                 return self._await_endpoint(now) if self._is_http_sse else self._begin(now)
-            case OpeningState.PROBING | OpeningState.PROBING_AGAIN:
+            case OpeningState.PROBING | OpeningState.PROBING_AGAIN if (
+                self._options.handshake_versions
+            ):
                 # Old servers may not respond to unknown methods at all. They get the rest of the
                 # time for the handshake, and are not probed again in this opening.
                 self._probing = _Probing.UNANSWERED
@@ -616,7 +618,9 @@ class Opening:
 
     def _probe(self, version: str, event: OpeningEvent, now: float) -> Probe:
         self._advance(event)
-        self.deadline = now + self._options.capped_probe_timeout
+        # Without a handshake to try next, a process that starts slowly has all of the time.
+        is_last = not self._options.handshake_versions
+        self.deadline = self._ends if is_last else now + self._options.capped_probe_timeout
         return Probe(version)
 
     def _initialize(self, version: str | None) -> Initialize:
@@ -736,14 +740,15 @@ class Opening:
         """
         seconds = self._options.connect_timeout
         limit = f"within {seconds:g} s (connect_timeout)"
-        text = f"{INITIALIZE} got no response from {self.server} {limit}"
+        method = INITIALIZE if self._options.handshake_versions else DISCOVER
+        text = f"{method} got no response from {self.server} {limit}"
         if self.state is OpeningState.CONFIRMING:
-            method, why = INITIALIZED.method, self._why_unconfirmed
-            text = f"{self.server} did not accept {method} {limit}: {why}"
+            text = f"{self.server} did not accept {INITIALIZED.method} {limit}"
+            text += f": {self._why_unconfirmed}"
         error = RequestTimeout(
             text + (":" if printed else ""),
             seconds=seconds,
-            method=INITIALIZE,
+            method=method,
             request_id=self._request_id,
             lines=printed,
         )

@@ -299,7 +299,8 @@ class ClientOptions:
             connections. What would fail in the same way again (TLS, an unknown host) ends it.
         probe_timeout: seconds in which a server must respond to ``server/discover``, at most half
             of ``connect_timeout``. If it does not respond, the handshake gets the rest of
-            ``connect_timeout``.
+            ``connect_timeout``. Without a version that has a handshake, all of it is for
+            ``server/discover``.
         close_timeout: seconds that the server gets to end the session when the client closes; a
             server process gets them for each step of its shutdown.
         reconnect: when broken streams are resumed; None: the defaults of

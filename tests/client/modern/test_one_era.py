@@ -7,12 +7,20 @@ from typing import Any
 
 import pytest
 
-from sansmcp import Era, KnownServers, LocalProtocolError, NegotiationFailed
+from sansmcp import (
+    Era,
+    KnownServers,
+    LocalProtocolError,
+    NegotiationFailed,
+    RequestTimeout,
+)
+from sansmcp.events import Connected
 from sansmcp.revisions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
+from sansmcp.states import ClientState
 
 from ..detection_harness import JSON, failure
 from ..harness import LATEST, URL, ClientHarness, error, notification
-from .harness import MODERN, ModernClientHarness, discovered
+from .harness import MODERN, ModernClientHarness, ModernProcess, discovered
 
 requirement = pytest.mark.requirement
 
@@ -59,9 +67,24 @@ def test_a_client_of_the_new_era_says_what_the_server_has_said(
 def test_a_client_of_the_new_era_says_that_the_server_says_nothing(
     newer: ModernClientHarness,
 ) -> None:
+    """It has nothing else to try, so it waits longer than for a probe."""
     newer.start()
-    newer.wait(5)
-    assert needs_a_handshake(newer) == "server/discover got no response within 5 s (probe_timeout)"
+    newer.wait(29.9)
+    assert newer.client.state is ClientState.CONNECTING
+    newer.wait(0.1)
+    reported = failure(newer)
+    assert isinstance(reported, RequestTimeout)
+    assert reported.method == "server/discover"
+    what = f"server/discover got no response from {URL} within 30 s (connect_timeout)"
+    assert str(reported) == what
+
+
+def test_a_client_of_the_new_era_waits_for_a_process_that_starts_slowly() -> None:
+    """Such as one that npx or uvx installs first."""
+    harness = ModernProcess(versions=MODERN_VERSIONS).start()
+    harness.wait(29)
+    harness.say(discovered(0))
+    assert any(isinstance(event, Connected) for event in harness.events)
 
 
 def test_a_client_of_the_new_era_cannot_use_http_sse() -> None:
