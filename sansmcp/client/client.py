@@ -2170,8 +2170,7 @@ class Client:
             exchange = self._standalone_exchange
         else:
             request = self._requests.get(number)
-            if request.exchange is None:  # it waits to be sent again
-                return
+            assert request.exchange is not None  # the timer stops with the exchange
             exchange = request.exchange
             until = stream.heard_at + stream.idle_limit
             if until > self._now:
