@@ -182,8 +182,9 @@ async def _try_transport(
         except sansmcp.CallError as error:
             findings.revisions[revision] = str(error)
             findings.error = error
-            # Old servers fail in various ways at a request that they do not know.
-            may_be_old = is_modern and isinstance(error, sansmcp.RequestRefused)
+            # Old servers fail in various ways at a request that they do not know, or say nothing.
+            kinds = (sansmcp.RequestRefused, sansmcp.RequestTimeout)
+            may_be_old = is_modern and isinstance(error, kinds)
             may_be_old = may_be_old and not is_denied(error)
             is_about_revisions = isinstance(error, sansmcp.NegotiationFailed) or may_be_old
             if not is_about_revisions and not findings.works:

@@ -506,7 +506,6 @@ class Client:
                 (such as ``progressToken``), a timeout is not above zero, or
                 ``limits.max_pending_calls`` calls are running. Nothing has changed.
         """
-        self._check_can_call()
         lasts = method == LISTEN
         if timeout is None:
             timeout = math.inf if lasts else self._options.timeout
@@ -520,6 +519,7 @@ class Client:
             capabilities = self._options.with_tasks(capabilities)
             json.encode(capabilities)
         self._encoder.check_params(method, params)
+        self._check_can_call()
         self._now = now
         handle = next(self._requests.handles)
         if self._observer is not None:
@@ -568,13 +568,13 @@ class Client:
                 ``tasks=False``, ``task_id`` is not a string, a timeout is not above zero, or
                 ``limits.max_pending_calls`` calls are running. Nothing has changed.
         """
-        self._check_can_call()
         timeout = self._options.timeout if timeout is None else timeout
         total_timeout = self._options.total_timeout if total_timeout is None else total_timeout
         check_positive_seconds(timeout, total_timeout)
         check_type(str, task_id=task_id)
         if not self._options.tasks:
             raise LocalProtocolError("This client does not follow tasks; pass tasks=True to it")
+        self._check_can_call()
         self._now = now
         timeouts = CallTimeouts(timeout, total_timeout, resets=True, started=now)
         request = PendingRequest(

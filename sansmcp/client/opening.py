@@ -618,9 +618,11 @@ class Opening:
 
     def _probe(self, version: str, event: OpeningEvent, now: float) -> Probe:
         self._advance(event)
-        # Without a handshake to try next, a process that starts slowly has all of the time.
-        is_last = not self._options.handshake_versions
-        self.deadline = self._ends if is_last else now + self._options.capped_probe_timeout
+        self.deadline = now + self._options.capped_probe_timeout
+        if not self._options.handshake_versions:
+            # Nothing is tried next, so a process that starts slowly has all of the time. If others
+            # have failed before, the last attempt may end later, but with a cause of its own.
+            self.deadline = max(self.deadline, self._ends)
         return Probe(version)
 
     def _initialize(self, version: str | None) -> Initialize:

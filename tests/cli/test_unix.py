@@ -73,7 +73,7 @@ def test_what_serve_refuses(options: tuple[str, ...], said: str) -> None:
 
 def test_what_has_no_use_for_unix_sockets() -> None:
     url = "http+unix://%2Fnowhere%2Fs/mcp"
-    assert "is for http and https URLs" in failed(run_in_process("login", url))
+    assert "are for http and https URLs" in failed(run_in_process("login", url))
     chaos = ("chaos", "--listen", "127.0.0.1:0", "--upstream", url)
     assert "serve the upstream with --http, too" in run_in_process(*chaos).err
     missing = run_in_process("call", "--timeout", "0.2", url, "echo")

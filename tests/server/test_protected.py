@@ -91,6 +91,7 @@ def test_everybody_may_read_the_metadata(harness: ProtectedHarness, path: str, m
             "authorization_servers": [ISSUER],
             "scopes_supported": ["use", "read"],
             "bearer_methods_supported": ["header"],
+            "dpop_signing_alg_values_supported": ["ES256", "ES384", "ES512", "PS256", "RS256"],
         }
     else:
         assert talk.body == b""

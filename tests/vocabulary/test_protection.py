@@ -111,6 +111,7 @@ def test_where_the_metadata_are(url: str, metadata: str) -> None:
         "resource": url,
         "authorization_servers": [*ISSUERS],
         "bearer_methods_supported": ["header"],
+        "dpop_signing_alg_values_supported": ["ES256", "ES384", "ES512", "PS256", "RS256"],
     }
 
 
