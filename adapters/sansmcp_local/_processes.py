@@ -222,10 +222,11 @@ def _perform(
 
 def signal_group(pid: int, *, kill: bool) -> None:
     """Terminate or kill the process group of a process; without effect if it has ended. POSIX."""
-    if sys.platform == "win32":
-        raise NotImplementedError
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL if kill else signal.SIGTERM)
+    if sys.platform != "win32":
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL if kill else signal.SIGTERM)
+        return
+    raise NotImplementedError
 
 
 def command_on_windows(command: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:
