@@ -55,22 +55,22 @@ KEY = re.compile(
 """Its groups are the instance, the count, the secret, and the confirmed secrets with commas."""
 
 _PLACE = re.compile(r"[A-Za-z0-9_-]{1,128}\.[0-9]{1,15}", re.ASCII)
-_ESCAPED = re.compile(r"\\u00([3-7][0-9A-Fa-f]|2[0-9DdEe])|\\(/)")
-"""Characters of the member's name, or of a key, as JSON may have them."""
-_SHOWN = re.compile(rf'("{EXTENSION}"\s*:\s*")[^"]*')
+_ESCAPED = re.compile(r"\\(?:u00(2[Ff]|[67][0-9A-Fa-f])|(/)|\\)")
+"""Characters of the member's name as JSON may have them, and backslashes, which are kept."""
+_SHOWN = re.compile(rf'("{EXTENSION}"\s*:\s*")(?:[^"\\]|\\.?)*', re.DOTALL)
 
 
 def hide_key(text: str) -> str:
-    """Return the JSON of a message with the secret of its key replaced, for traces.
+    """Return the JSON of messages with "..." for each key, for traces and recordings.
 
-    ``text``: the message from its beginning. The rest may be missing.
+    ``text``: the messages from the beginning. The rest may be missing.
     """
     plain = _ESCAPED.sub(_unescaped, text) if "\\" in text else text
     return _SHOWN.sub(r"\1...", plain) if EXTENSION in plain else text
 
 
 def _unescaped(found: re.Match[str]) -> str:
-    return found[2] or chr(int(found[1], 16))
+    return chr(int(found[1], 16)) if found[1] else found[2] or found[0]
 
 
 def place_in(members: Mapping[str, Any]) -> str | None:

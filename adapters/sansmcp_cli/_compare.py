@@ -14,6 +14,7 @@ import attrs
 
 import sansmcp
 from sansmcp.codecs.json import as_object, is_array
+from sansmcp.reclaim import CANCEL, EXTENSION
 from sansmcp_local import load_json
 
 Message: TypeAlias = Mapping[str, Any]
@@ -53,8 +54,8 @@ class Translation:
                 self.texts[pair[0]] = pair[1]
 
     def applied(self, message: Message) -> dict[str, Any]:
-        """Return a recorded message as it must be today."""
-        translated: dict[str, Any] = dict(message)
+        """Return a recorded message as it must be today, which is without a key of a call."""
+        translated: dict[str, Any] = without_key(message)
         if "id" in translated and "method" not in translated:
             translated["id"] = self.ids.get(json.dumps(message["id"]), message["id"])
         params = as_object(translated.get("params"))
@@ -69,6 +70,21 @@ class Translation:
                 token = f"token {json.dumps(params['progressToken'])}"
                 translated["params"]["progressToken"] = self.ids.get(token, params["progressToken"])
         return translated
+
+
+def without_key(message: Message) -> dict[str, Any]:
+    """Return a message without the key of a call (docs/reclaim.md)."""
+    params = as_object(message.get("params")) or {}
+    meta = as_object(params.get("_meta")) or {}
+    if EXTENSION not in meta:
+        return dict(message)
+    rest = {name: value for name, value in meta.items() if name != EXTENSION}
+    return {**message, "params": {**params, "_meta": rest}}
+
+
+def needs_key(message: Message) -> bool:
+    """Return True if a message says nothing without a key, which no recording has."""
+    return message.get("method") in (EXTENSION, CANCEL)
 
 
 def progress_token(message: Message) -> Any:
@@ -161,7 +177,7 @@ def differences(
                 yield place, "is missing"
             elif name not in one:
                 yield place, f"is new: {_short(other[name])}"
-            else:
+            elif name != EXTENSION:  # its declaration names the process
                 yield from differences(one[name], other[name], ignored, place)
     elif is_array(old) and is_array(new) and len(old) == len(new):
         for number, pair in enumerate(zip(old, new, strict=True)):

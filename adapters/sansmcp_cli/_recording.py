@@ -14,7 +14,8 @@ Bytes are text if they are UTF-8, and else ``{"base64": "..."}``.
 
 Credentials are left out unless ``redacts`` is False: values of headers that are not known to be
 harmless become ``REDACTED``, and so do queries of URLs, parts of paths that look like tokens, and
-the token in the first event of HTTP+SSE. Exchanges with authorization servers are never recorded.
+the token in the first event of HTTP+SSE. Exchanges with authorization servers are never recorded,
+nor are the keys of calls (docs/reclaim.md), for which there is "...".
 Arguments and results are recorded, so a recording is as confidential as they are.
 """
 
@@ -50,6 +51,7 @@ from sansmcp.http import (
 )
 from sansmcp.observer import Observer
 from sansmcp.process import ProcessExited, ProcessPart, StderrData, StdoutClosed, StdoutData
+from sansmcp.reclaim import hide_key
 from sansmcp.types import escape_controls, hide_secrets
 from sansmcp_local import load_json
 
@@ -166,13 +168,13 @@ class Recorder(Observer):
                     headers=self._headers(head.headers),
                 )
                 if body:
-                    self._record(CLIENT, exchange, body=_encoded(body))
+                    self._record(CLIENT, exchange, body=_encoded(_without_keys(body)))
                 self._record(CLIENT, exchange, end=True)
             case AbortExchange(exchange=exchange) if exchange not in self._hidden:
                 self._release(exchange)
                 self._record(CLIENT, exchange, abort=True)
             case WriteStdin(data):
-                self._record(CLIENT, None, body=_encoded(data))
+                self._record(CLIENT, None, body=_encoded(_without_keys(data)))
             case CloseStdin():
                 self._record(CLIENT, None, end=True)
             case _:
@@ -291,6 +293,11 @@ class _EventStream:
 def _hidden(url: str) -> str:
     """Return a URL or target without what may be a credential."""
     return hide_secrets(url).replace("...", REDACTED)
+
+
+def _without_keys(data: bytes) -> bytes:
+    """Return whole messages of a client without the keys of its calls."""
+    return hide_key(data.decode("utf-8", "surrogateescape")).encode("utf-8", "surrogateescape")
 
 
 def _encoded(data: bytes) -> str | dict[str, str]:

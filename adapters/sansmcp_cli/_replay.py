@@ -18,7 +18,7 @@ from sansmcp_loop import called_at
 from ._compare import Compared, Message, Translation, difference_lines, parse_messages
 from ._output import Commands, UsageError, examples, print_line, write_bytes
 from ._recording import Recording, Step, read_recording
-from ._replay_http import send_http, serve_http
+from ._replay_http import labels_not_sent, send_http, serve_http
 from ._serve import address_of
 from ._target import add_headers, add_target, headers_of, process_of, target_of
 from ._with_asyncio import run
@@ -106,6 +106,8 @@ def _replay(options: argparse.Namespace) -> int:
         print_line(f"{label}: {'different' if different else 'same'}")
         for line in different:
             print_line(f"    {line}")
+    for label in labels_not_sent(recording):
+        print_line(f"{label}: not sent, since recordings do not have the keys of calls")
     return 0 if is_same else 1
 
 

@@ -25,6 +25,7 @@ from ._compare import (
     Translation,
     events_in,
     messages_in,
+    needs_key,
     parse_messages,
     progress_token,
 )
@@ -75,7 +76,7 @@ async def send_http(
     Returns:
         For each exchange a label, the recorded messages, those of today, and other differences.
     """
-    exchanges = [_Sending(each) for each in recording.exchanges()]
+    exchanges = [_Sending(each) for each in recording.exchanges() if not _needs_key(each)]
     first = min((step.t for step in recording.steps), default=0.0)
     client = _Client(url, headers, exchanges)
     tasks: list[asyncio.Task[None]] = []
@@ -96,6 +97,15 @@ async def send_http(
         (_label(each.recorded), _recorded_messages(each.recorded), each.messages, each.notes)
         for each in exchanges
     ]
+
+
+def labels_not_sent(recording: Recording) -> list[str]:
+    """Return the labels of the exchanges that are not sent again, since they need a key."""
+    return [_label(each) for each in recording.exchanges() if _needs_key(each)]
+
+
+def _needs_key(exchange: RecordedExchange) -> bool:
+    return any(map(needs_key, parse_messages(exchange.body)))
 
 
 def _label(exchange: RecordedExchange) -> str:

@@ -629,6 +629,7 @@ BODIES = {
     "as it is": _BODY,
     "with blanks": _BODY.replace(f'"{EXTENSION}"', f'"{EXTENSION}" \n\t'),
     "with a slash escaped": _BODY.replace(EXTENSION, EXTENSION.replace("/", r"\/")),
+    "with a slash as a number": _BODY.replace(EXTENSION, EXTENSION.replace("/", r"\u002f")),
     "with letters escaped": _BODY.replace(EXTENSION, EXTENSION.replace("s", r"\u0073")),
     "escaped within the key": _BODY.replace("..a-secret", r"\u002e\u002E\u0061-secret"),
 }
