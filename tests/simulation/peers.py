@@ -877,6 +877,8 @@ class Customer(Host):
             self.in_session.append(effect)
         if b'"method":"subscriptions/listen"' in effect.body:
             self.subscriptions += 1
+        if (call := call_in(effect)) and b'"sansmcp/reclaim":"' in effect.body:
+            self.world.keyed.add(call)
         if b'"method":"sansmcp/reclaim"' in effect.body:
             self.world.reach("call asked for the rest of")
             self.gets.append(effect)

@@ -470,6 +470,8 @@ class World:
         self.promised: defaultdict[str, set[tuple[str, int]]] = defaultdict(set)
         """What instances have taken in the end for clients that listen."""
         self.homes: dict[str, Instance] = {}
+        self.keyed: set[str] = set()
+        """Calls that were sent with a key."""
         self.doubled: set[str] = set()
         """Calls that a proxy has delivered twice: then a server may run them twice."""
         self.greetings: Counter[tuple[str, int]] = Counter()
@@ -1478,8 +1480,11 @@ class World:
         return is_again or subject in self.restarted
 
     def may_miss(self, errand: Errand) -> bool:
-        """Whether a client may not be told all that a call has told."""
-        return self.is_repeated(errand) or (self.has_keys and not errand.is_kept)
+        """Whether a client may not be told all that a call has told.
+
+        Of a call with a key, the server keeps only the newest messages for a client that was cut.
+        """
+        return self.is_repeated(errand) or (errand.name in self.keyed and not errand.is_kept)
 
     def subject_of(self, errand: Errand) -> Errand:
         """Return the call whose task a request is about; else the call itself."""
