@@ -13,8 +13,8 @@ It returns the result of the call, or the exception that is its outcome. An exce
 never raised here: the application raises it, and its traceback is that of the application.
 
 A session that ends takes with it the request that is in flight, and all that was asked. Once the
-next one is open, a procedure is sent None at whatever it had yielded. So at ``Send`` and ``Ask``
-None means to do so again; a call that must not be repeated does not get there, but fails.
+next one is open, the procedure is sent None instead of what it waits for. After ``Send`` and
+``Ask`` None means: do it again. A call that must not be repeated has failed before.
 """
 
 from __future__ import annotations

@@ -92,9 +92,7 @@ class ServerExchange:
     responder: PostResponder | None = attrs.field(default=None, init=False)
     """The part that responds to this POST."""
     common_headers: Headers = attrs.field(default=(), init=False)
-    """Headers of the response, whatever it is: those by which browsers give it to pages of other
-    origins, and a nonce for DPoP.
-    """
+    """Headers of the response, of a result as of a refusal: those of CORS, and a DPoP nonce."""
     _body: bytearray = attrs.field(factory=bytearray, init=False)
     request_size: int = attrs.field(default=0, init=False)
     """Bytes of the request body, once it is complete."""

@@ -149,7 +149,7 @@ class Logs:
 
     # A repeated effect is the same object with the same token: the append before it may have been
     # done, and the store recognises it by the token. Its user hears of the outcome only once, since
-    # pop_operation() forgets the effect; whoever keeps an effect to compare with compares by `is`.
+    # pop_operation() forgets the effect. Compare a kept effect with `is`.
     def _start(self, effect: StoreEffect, operation: PendingOperation) -> None:
         self._pending[effect] = operation
         self.core.effects.append(effect)

@@ -15,22 +15,13 @@ import trio
 import uvicorn
 from hypercorn.config import Config
 
-from sansmcp_asgi import Call
-
-from ..trio.conftest import ToolApp
+from ..tool_app import ToolApp
 from .loops import RUNS, Run
-
-
-async def echo(call: Call) -> dict[str, Any]:
-    return {"echo": call.params["arguments"]}
 
 
 @pytest.fixture
 def world() -> ToolApp:
-    """An application whose tools the test writes, and one that is there."""
-    world = ToolApp()
-    world.tool(echo)
-    return world
+    return ToolApp()
 
 
 Start = Callable[[Any, socket.socket, ExitStack], None]

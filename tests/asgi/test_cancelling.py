@@ -11,7 +11,7 @@ from sansmcp_loop import Loop, Task, current_loop
 
 from ..leak_check import freeze_what_is_there, no_leaks, unfinished
 from ..stepping import run_with_steps, wherever
-from ..trio.conftest import ToolApp
+from ..tool_app import ToolApp
 from .loops import Run, tasks, until
 from .test_ending import Peer, modern
 

@@ -14,7 +14,7 @@ from sansmcp.revisions import HANDSHAKE_VERSIONS, MODERN_VERSIONS, REVISIONS
 from sansmcp_asgi import Call, asgi_app
 from sansmcp_loop import current_loop
 
-from ..trio.conftest import ToolApp
+from ..tool_app import ToolApp
 from .conftest import Host
 from .loops import PATIENCE
 

@@ -15,7 +15,7 @@ from starlette.routing import Mount
 from sansmcp import Refusal, SecurityPolicy
 from sansmcp_asgi import asgi_app
 
-from ..trio.conftest import ToolApp
+from ..tool_app import ToolApp
 from .conftest import Host
 from .loops import PATIENCE
 from .test_mounting import CALL, HEADERS, INITIALIZE

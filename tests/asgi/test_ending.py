@@ -22,7 +22,7 @@ from sansmcp.revisions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from sansmcp_asgi import AsgiApp, Call, asgi_app
 from sansmcp_loop import Loop, current_loop
 
-from ..trio.conftest import ToolApp
+from ..tool_app import ToolApp
 from .conftest import Host
 from .loops import PATIENCE, Run, until
 

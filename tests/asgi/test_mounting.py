@@ -26,7 +26,7 @@ from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp_asgi import AsgiApp, Call, asgi_app
 from sansmcp_asgi._exchange import request_head
 
-from ..trio.conftest import ToolApp
+from ..tool_app import ToolApp
 from .conftest import Host
 from .loops import PATIENCE
 

@@ -324,8 +324,8 @@ def chaos(*arguments: str) -> Generator[tuple[int, Callable[[], list[str]]], Non
         found = re.fullmatch(r"https?://127\.0\.0\.1:(\d+)/mcp\n", first)
         assert found is not None, first
         lines = [first.strip()]
-        # The command prints a line for each connection, and stands still when nobody reads them: a
-        # pipe holds those of some 800 connections, which a fast machine makes in half a second.
+        # The command prints a line for each connection, and blocks if the pipe is full: after some
+        # 800 connections, which a fast machine makes in half a second.
         reading = threading.Thread(target=lambda: lines.extend(out.read().splitlines()))
         reading.start()
 

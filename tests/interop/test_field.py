@@ -244,7 +244,7 @@ class RawClient:
 
 @attrs.frozen
 class Seen:
-    """What somebody saw of a server."""
+    """What a client has received from a server."""
 
     server_info: Any
     tools: Any

@@ -1,4 +1,4 @@
-"""Pipes as sockets: nothing is lost, what nobody takes is not read, and each end ends the other."""
+"""Pipes as sockets: no byte is lost, reading waits for the receiver, closing ends both."""
 
 from __future__ import annotations
 

@@ -14,16 +14,15 @@ import anyio.lowlevel
 import pytest
 import trio
 
-import sansmcp
 import sansmcp_asyncio
 import sansmcp_trio
 from sansmcp.revisions import HANDSHAKE_VERSIONS
-from sansmcp_loop import Call, Client
+from sansmcp_loop import Client
 
+from .. import tool_app
 from ..asgi.loops import PATIENCE, RUNS, Run
 from ..leak_check import freeze_what_is_there, no_leaks
 
-Tool: TypeAlias = Callable[[Call], Awaitable[Any]]
 Serving: TypeAlias = sansmcp_asyncio.RunningServer | sansmcp_trio.RunningServer
 
 LOOPS: dict[str, dict[str, Any]] = {
@@ -63,7 +62,7 @@ def _on_a_loop(test: Callable[..., Awaitable[None]], fixtures: dict[str, Any]) -
 
 @pytest.fixture(scope="module")
 def freeze_garbage() -> None:
-    """What others have left behind is theirs, and what a library opens once is its own."""
+    """Leave out what earlier tests have left, and what a library opens once."""
     for kind in LOOPS.values():
         anyio.run(anyio.lowlevel.checkpoint, **kind)
     freeze_what_is_there()
@@ -76,20 +75,12 @@ def loop(request: pytest.FixtureRequest, freeze_garbage: None) -> str:
     return kind
 
 
-class ToolApp:
-    """An application whose tools the test writes, and what they share with it."""
+class ToolApp(tool_app.ToolApp):
+    """The same, with a server and clients of the loop's adapter."""
 
     def __init__(self, is_on_trio: bool) -> None:
-        self.app = sansmcp.App("tests", "1")
-        self.tools: dict[str, Tool] = {}
+        super().__init__()
         self._is_on_trio = is_on_trio
-        self.app.handler("tools/call")(self._call_tool)
-        self.app.handler("tools/list")(self._list_tools)
-        self.tool(echo)
-
-    def tool(self, function: Tool) -> Tool:
-        self.tools[function.__name__] = function
-        return function
 
     @asynccontextmanager
     async def serve(self, **settings: Any) -> AsyncGenerator[Serving, None]:
@@ -110,7 +101,7 @@ class ToolApp:
             on_trio.stop()
 
     def connect(self, url: str, **settings: Any) -> AbstractAsyncContextManager[Client]:
-        """Connect a client of the loop's adapter."""
+        """Connect a client."""
         if self._is_on_trio:
             return sansmcp_trio.connect(url, **settings)
         return sansmcp_asyncio.connect(url, **settings)
@@ -120,16 +111,6 @@ class ToolApp:
         """Serve the application, and connect a client to it."""
         async with self.serve() as serving, self.connect(serving.url, **settings) as client:
             yield client
-
-    def _list_tools(self, call: Call) -> dict[str, Any]:
-        return {"tools": [{"name": name} for name in self.tools]}
-
-    async def _call_tool(self, call: Call) -> Any:
-        return await self.tools[call.params["name"]](call)
-
-
-async def echo(call: Call) -> dict[str, Any]:
-    return {"echo": call.params["arguments"]}
 
 
 @pytest.fixture

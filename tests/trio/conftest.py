@@ -10,44 +10,18 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-import sansmcp
 import sansmcp_trio
 from sansmcp.revisions import HANDSHAKE_VERSIONS
-from sansmcp_trio import Call, RunningServer
+from sansmcp_trio import RunningServer
 
-Tool = Callable[[Call], Awaitable[Any]]
+from ..tool_app import ToolApp
+
 Start = Callable[..., Awaitable[RunningServer]]
-
-
-class ToolApp:
-    """An application whose tools the test writes, and what they share with it."""
-
-    def __init__(self) -> None:
-        self.app = sansmcp.App("trio-tests", "1")
-        self.tools: dict[str, Tool] = {}
-        self.app.handler("tools/call")(self.call_tool)
-        self.app.handler("tools/list")(self.list_tools)
-
-    def tool(self, function: Tool) -> Tool:
-        self.tools[function.__name__] = function
-        return function
-
-    async def call_tool(self, call: Call) -> Any:
-        return await self.tools[call.params["name"]](call)
-
-    def list_tools(self, call: Call) -> dict[str, Any]:
-        return {"tools": [{"name": name} for name in self.tools]}
 
 
 @pytest.fixture
 def world() -> ToolApp:
-    world = ToolApp()
-
-    @world.tool
-    async def echo(call: Call) -> dict[str, Any]:
-        return {"echo": call.params["arguments"]}
-
-    return world
+    return ToolApp()
 
 
 @pytest.fixture

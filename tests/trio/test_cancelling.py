@@ -22,7 +22,8 @@ from sansmcp_trio import Call, RunningServer, connect
 from ..leak_check import freeze_what_is_there, no_leaks
 from ..stdio import standard_streams
 from ..stepping import in_shares, run_with_steps, wherever
-from .conftest import Start, ToolApp
+from ..tool_app import ToolApp
+from .conftest import Start
 from .programs import PATIENCE, foreign
 from .test_stdio_server import HELLO, call
 

@@ -24,8 +24,8 @@ from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp_local import State, read_state
 from sansmcp_trio import Client
 
+from ..tool_app import ToolApp
 from . import programs
-from .conftest import ToolApp
 from .programs import ours, start, until
 
 connect = partial(programs.connect, versions=HANDSHAKE_VERSIONS)

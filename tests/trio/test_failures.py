@@ -21,7 +21,8 @@ from sansmcp import (
 from sansmcp.events import Connected, SessionExpired
 from sansmcp_trio import Call
 
-from .conftest import Start, ToolApp
+from ..tool_app import ToolApp
+from .conftest import Start
 
 requirement = pytest.mark.requirement
 

@@ -16,7 +16,8 @@ from sansmcp.events import ServerNotified
 from sansmcp_trio import Call
 
 from ..tls import ONCE, contexts
-from .conftest import Start, ToolApp
+from ..tool_app import ToolApp
+from .conftest import Start
 
 
 async def test_a_server_over_tls(start: Start) -> None:

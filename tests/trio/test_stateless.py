@@ -13,7 +13,8 @@ from sansmcp import InputRequest, InputRequired, JsonRpcError, ServerRequest, St
 from sansmcp.revisions import MODERN_VERSIONS
 from sansmcp_trio import Call
 
-from .conftest import Start, ToolApp
+from ..tool_app import ToolApp
+from .conftest import Start
 
 requirement = pytest.mark.requirement
 SEAL = StateSigner(keys=(b"a key for these tests",), clock=time.time)

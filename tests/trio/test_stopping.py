@@ -21,7 +21,8 @@ from sansmcp.events import Closed
 from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp_trio import Call
 
-from .conftest import Start, ToolApp
+from ..tool_app import ToolApp
+from .conftest import Start
 
 # Clients
 

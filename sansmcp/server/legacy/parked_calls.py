@@ -328,7 +328,7 @@ class ResponseDelivery(StoreOperation):
         """Append the entry that names this instance as the writer. Of several, one succeeds."""
         # The number is what decides: the entry directly after the turn. A claim by another instance
         # has taken that number, and so has the end of the call by a cancellation. The handler runs
-        # only after the store has the claim, so at most once for each turn, whoever dies when.
+        # only after the store has the claim: at most once for each turn, even if instances die.
         self._is_claiming = True
         data = WriterDeclaration(self._core.instance, (parked.request.id,)).encode()
         entry = Entry(self._turn.seq + 1, data, kind=EntryKind.WRITER)
