@@ -135,7 +135,7 @@ requirements-proof: $(VENV)/installed-dev
 fuzz: $(VENV)/installed-dev $(VENV)/installed-fuzz
 	SANSMCP_FUZZ_SEEDS=10 $(PYTEST) -n 2 tests/fuzz/test_servers.py tests/fuzz/test_clients.py \
 		tests/fuzz/test_http2.py
-	$(BIN)/python -m tests.fuzz --seconds $(SECONDS)
+	$(BIN)/python -m tests.fuzz --seconds $(SECONDS) $(FUZZ)
 
 # CHAOS="--fastmcp /path/to/python" adds FastMCP, from an environment that has it.
 chaos: $(VENV)/installed-dev

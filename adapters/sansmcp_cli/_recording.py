@@ -443,16 +443,20 @@ def _fault(members: Mapping[str, Any]) -> str | None:
     if exchange is not None and not (_is_number(exchange) and isinstance(exchange, int)):
         return '"exchange" must be a whole number'
     kinds = [name for name in _KINDS if name in members]
-    if not kinds:
-        return f"it has none of {', '.join(_KINDS)}"
-    if kinds[0] in ("method", "status") and exchange is None:
-        return "a head needs an exchange"
-    if kinds[0] in ("stderr", "exit") and exchange is not None:
+    if len(kinds) != 1:
+        return f"it must have one of {', '.join(_KINDS)}"
+    (kind,) = kinds
+    sides, is_sound = _KINDS[kind]
+    if members["from"] not in sides:
+        return f'"{kind}" comes from {" or ".join(sides)}'
+    if kind in ("method", "status", "abort", "lost") and exchange is None:
+        return f'"{kind}" needs an exchange'
+    if kind in ("stderr", "exit") and exchange is not None:
         return "what a process does has no exchange"
-    wrong = next((name for name in kinds if not _KINDS[name](members[name])), None)
-    if wrong is None and kinds[0] == "method" and not _is_text(_TARGET)(members.get("target")):
+    wrong = None if is_sound(members[kind]) else kind
+    if wrong is None and kind == "method" and not _is_text(_TARGET)(members.get("target")):
         wrong = "target"
-    if wrong is None and kinds[0] in ("method", "status") and not _are_headers(members):
+    if wrong is None and kind in ("method", "status") and not _are_headers(members):
         wrong = "headers"
     return None if wrong is None else f'"{wrong}" is not as it must be'
 
@@ -483,17 +487,17 @@ def _are_bytes(value: Any) -> bool:
     return True
 
 
-_KINDS: Mapping[str, Callable[[Any], bool]] = {
-    "method": _is_text(_METHOD),
-    "status": lambda value: _is_number(value) and value in range(200, 600),
-    "body": _are_bytes,
-    "end": lambda value: value is True,
-    "abort": lambda value: value is True,
-    "lost": lambda value: isinstance(value, str),
-    "stderr": _are_bytes,
-    "exit": lambda value: value is None or _is_number(value),
+_KINDS: Mapping[str, tuple[tuple[str, ...], Callable[[Any], bool]]] = {
+    "method": ((CLIENT,), _is_text(_METHOD)),
+    "status": ((SERVER,), lambda value: type(value) is int and value in range(200, 600)),
+    "body": ((CLIENT, SERVER), _are_bytes),
+    "end": ((CLIENT, SERVER), lambda value: value is True),
+    "abort": ((CLIENT,), lambda value: value is True),
+    "lost": ((SERVER,), lambda value: isinstance(value, str)),
+    "stderr": ((SERVER,), _are_bytes),
+    "exit": ((SERVER,), lambda value: value is None or _is_number(value)),
 }
-"""The members that say what a line is, each with its check."""
+"""The members that say what a line is: the sides that write it, and the check of its value."""
 
 
 def _parsed(line: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import json
 import signal
 from collections.abc import Generator
 from contextlib import contextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,8 @@ import pytest
 
 from sansmcp.http import BodyData, BodyEnd, ResponseHead
 from sansmcp_cli import _recording
-from sansmcp_cli._recording import REDACTED, Recorder
+from sansmcp_cli._output import UsageError
+from sansmcp_cli._recording import REDACTED, Recorder, read_recording
 
 from .conftest import command, failed, run, run_in_process, serving, started
 from .plain_server import plain_server
@@ -341,7 +343,7 @@ def recording(tmp_path: Path, *lines: Any) -> str:
         (0, {"headers": [["x", "a\r\nhost: evil"]]}, '"headers" is not'),
         (0, {"exchange": [1]}, '"exchange" must be'),
         (0, {"exchange": True}, '"exchange" must be'),
-        (0, {"exchange": None}, "a head needs an exchange"),
+        (0, {"exchange": None}, '"method" needs an exchange'),
         (0, {"method": 5}, '"method" is not'),
         (0, {"method": "GET / HTTP/1.1\r\n\r\nPOST"}, '"method" is not'),
         (1, {"body": 5}, '"body" is not'),
@@ -359,8 +361,6 @@ def recording(tmp_path: Path, *lines: Any) -> str:
         (3, {"t": True}, '"t" must be'),
         (3, {"t": 10**400}, '"t" must be'),
         (3, {"from": "me"}, '"from" must be'),
-        (5, {"lost": ["\u001b[2J"]}, '"lost" is not'),
-        (5, {"exit": {"\u001b": 1}}, '"exit" is not'),
     ],
 )
 def test_a_line_that_is_wrong_is_named(
@@ -373,12 +373,25 @@ def test_a_line_that_is_wrong_is_named(
     assert said in told
 
 
-@pytest.mark.parametrize("said", [{"stderr": "x"}, {"exit": 1}])
-def test_what_a_process_does_has_no_exchange(said: dict[str, Any], tmp_path: Path) -> None:
-    line = {"t": 1.0, "from": "server", "exchange": SOUND[0]["exchange"], **said}
+@pytest.mark.parametrize(
+    ("members", "said"),
+    [
+        ({"exchange": 1, "stderr": "x"}, "what a process does has no exchange"),
+        ({"exchange": 1, "exit": 1}, "what a process does has no exchange"),
+        ({"exit": {"\u001b": 1}}, '"exit" is not'),
+        ({"exchange": 1, "lost": ["\u001b[2J"]}, '"lost" is not'),
+        ({"exchange": 1, "method": "POST", "target": "/", "headers": []}, "comes from client"),
+        ({"exchange": 1, "end": True, "body": ""}, "it must have one of "),
+        ({"exchange": 1}, "it must have one of "),
+    ],
+)
+def test_a_line_of_the_server_that_is_wrong_is_named(
+    members: dict[str, Any], said: str, tmp_path: Path
+) -> None:
+    line = {"t": 1.0, "from": "server", **members}
     told = failed(run_in_process("replay", recording(tmp_path, *SOUND, line)))
     assert f"Line {len(SOUND) + 2} of " in told
-    assert "what a process does has no exchange" in told
+    assert said in told
 
 
 @pytest.mark.parametrize("line", ["[" * 300_000, "nonsense", "", '{"t":' + "1" * 5000 + "}"])
@@ -416,6 +429,45 @@ def test_a_recording_that_is_odd_is_shown_and_sent(
     with plain_server({"tools/list": {}}) as url:
         sent = run_in_process("replay", file, "--to", url)
     assert sent.out.startswith("#1 POST"), sent.err
+
+
+LINES: dict[str, Any] = {
+    "method": {"method": "POST", "target": "/", "headers": []},
+    "status": {"status": 200, "headers": []},
+    "body": {"body": "x"},
+    "end": {"end": True},
+    "abort": {"abort": True},
+    "lost": {"lost": "x"},
+    "stderr": {"stderr": "x"},
+    "exit": {"exit": 1},
+}
+WRITTEN = {
+    ("client", True): {"method", "body", "end", "abort"},
+    ("client", False): {"body", "end"},
+    ("server", True): {"status", "body", "end", "lost"},
+    ("server", False): {"body", "end", "stderr", "exit"},
+}
+
+
+@pytest.mark.parametrize("has_exchange", [True, False])
+@pytest.mark.parametrize("side", ["client", "server"])
+def test_a_line_of_each_side_is_one_that_this_side_writes_or_refused(
+    side: str, has_exchange: bool, tmp_path: Path
+) -> None:
+    place: dict[str, Any] = {"t": 1, "from": side, **({"exchange": 1} if has_exchange else {})}
+    begun = {**SOUND[0], "exchange": 1}
+    read: set[str] = set()
+    for first, second in [*product(LINES, LINES)]:
+        try:
+            file = recording(tmp_path, begun, {**place, **LINES[first], **LINES[second]})
+            found = read_recording(file)
+        except UsageError as error:
+            assert str(error).startswith("Line 3 of ")
+            continue
+        assert len(found.exchanges()) == 1
+        assert first == second, "a line says one thing"
+        read.add(first)
+    assert read == WRITTEN[side, has_exchange]
 
 
 def test_what_a_server_process_logs_is_shown_line_by_line(tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
-"""Fuzzing by coverage: ``python -m tests.fuzz [TARGET]... [--seconds SECONDS]``.
+"""Fuzzing by coverage: ``python -m tests.fuzz [TARGET]... [--seconds SECONDS] [--seed SEED]``.
 
 Each target runs in a process of its own, two at a time on two cores, from the inputs of the
 repository and those that earlier runs have found (in ``build/fuzz``). An input that raises is made
-smaller and written to ``build/fuzz/findings``; add it to ``tests/fuzz/corpus`` with the fix.
+smaller and written to ``build/fuzz/findings``; add it to ``tests/fuzz/corpus`` with the fix. The
+same seed and the same corpus try the same inputs in the same order, as many as the time allows.
 """
 
 from __future__ import annotations
@@ -47,8 +48,8 @@ class CompletedCommand:
         return "\n".join(filter(None, (f"{text}{self.features} features", self.finding)))
 
 
-def fuzz(target: str, seconds: float) -> CompletedCommand:
-    """Fuzz one target for ``seconds``, or until an input raises."""
+def fuzz(target: str, seconds: float, seed: int) -> CompletedCommand:
+    """Fuzz one target for ``seconds``, or until an input raises. A seed of 0 is a random one."""
     grown, findings, log = BUILD / "corpus" / target, BUILD / "findings", BUILD / f"{target}.log"
     for folder in (grown, findings):
         folder.mkdir(parents=True, exist_ok=True)
@@ -59,6 +60,7 @@ def fuzz(target: str, seconds: float) -> CompletedCommand:
         done = subprocess.run(
             [
                 *command,
+                f"-seed={seed % 2**32}",
                 f"-max_total_time={max(1, round(seconds))}",
                 f"-artifact_prefix={artifacts}",
                 str(grown),
@@ -66,6 +68,7 @@ def fuzz(target: str, seconds: float) -> CompletedCommand:
             ],
             stdout=output,
             stderr=subprocess.STDOUT,
+            env={**os.environ, "PYTHONHASHSEED": "0"} if seed else None,
             check=False,
         )
     printed = log.read_text(errors="replace")
@@ -94,6 +97,7 @@ def main(arguments: Sequence[str]) -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.fuzz")
     parser.add_argument("targets", nargs="*", metavar="target", help=", ".join(TARGETS))
     parser.add_argument("--seconds", type=float, default=120.0, help="for all together")
+    parser.add_argument("--seed", type=int, default=0, help="0 (the default) for a random one")
     options = parser.parse_args(arguments)
     if unknown := set(options.targets) - set(TARGETS):
         parser.error(f"unknown: {', '.join(sorted(unknown))}; targets are {', '.join(TARGETS)}")
@@ -109,7 +113,7 @@ def main(arguments: Sequence[str]) -> int:
     workers = min(os.cpu_count() or 1, len(names))
     share = options.seconds * workers / len(names)
     with ThreadPoolExecutor(workers) as pool:
-        results = list(pool.map(fuzz, names, [share] * len(names)))
+        results = list(pool.map(fuzz, names, [share] * len(names), [options.seed] * len(names)))
     for result in results:
         print(result)
     findings = sum(bool(result.finding) for result in results)
