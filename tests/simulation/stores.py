@@ -261,6 +261,12 @@ class StoreSeat:
             case _:
                 self._use(effect)
 
+    def has_evicted(self, key: StreamKey) -> bool:
+        """Whether the store no longer has a log that it had."""
+        return (
+            self.store is not None and self.store.store.read(key, 0, limit=1, max_bytes=1) is None
+        )
+
     # What the store is asked for
 
     @property

@@ -198,7 +198,7 @@ class Tasks:
             # Without room it follows the task again, for the time of another lease.
             due = bound + max(read_at, by.seat.troubled_at, by.seat.full_at)
             is_over = not by.is_alive or by.stops or task.is_lost
-            is_over = is_over or world.clock.now > read_at + 100.0
+            is_over = is_over or world.clock.now > read_at + 100.0 or by.seat.has_evicted(key)
             if is_over or len(task.states) > states:
                 task.awaited_by.discard(by.name)
             elif world.clock.now >= due:
