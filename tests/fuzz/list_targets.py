@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from types import SimpleNamespace
 from typing import Any
+from unittest import mock
 
 import attrs
 
 from sansmcp import InvalidResponse, JsonRpcError
 from sansmcp.codecs.json import as_object, is_array
 from sansmcp.codecs.jsonrpc import INVALID_PARAMS
+from sansmcp.relay import ToolFilter
 from sansmcp.typed_results import MAX_PAGES, TOOLS, Pages
+from sansmcp_bridge import _lists
+from sansmcp_bridge._lists import KINDS, KeptLists, MergedList, shared_names
 from sansmcp_tools._pages import page_of
 
 from .inputs import in_parts
@@ -75,6 +81,77 @@ def _read_pages(parts: list[bytes]) -> None:
         assert pages.params is not None
         assert isinstance(pages.params["cursor"], str)
     assert len(names) == len(set(names)) or any(map(_repeats_itself, results))
+
+
+def merged_lists(data: bytes) -> None:
+    """The parts are pages of two servers behind a bridge, then cursors that its client sends.
+
+    Each page of a server is read; what clients get of it is one list, whose pages have each name
+    once, in order, and nothing that the filter denies. A cursor of the client is refused, or a part
+    of the same list follows.
+    """
+    seed, parts = in_parts(data)
+    count = seed % (len(parts) + 1)
+    pages = [[_value(part) for part in parts[start:count:2]] for start in (0, 1)]
+    asyncio.run(_read_merged(pages, [_value(part) for part in parts[count:]]))
+
+
+async def _read_merged(pages: list[list[Any]], cursors: list[Any]) -> None:
+    names = ("a", "b")
+    links: list[Any] = [
+        _Link(each, SimpleNamespace(name=name)) for name, each in zip(names, pages, strict=True)
+    ]
+    lines: list[str] = []
+    owner: Any = SimpleNamespace(
+        names=shared_names(names), kept=KeptLists(), now=lambda: 0.0, log=lines.append
+    )
+    merged = MergedList(owner, links, KINDS["tools/list"], ToolFilter(deny=("x*",)))
+    whole = await merged.page({})
+    with mock.patch.object(_lists, "_PAGE_BYTES", 100):
+        await _send_to_merged(merged, [tool["name"] for tool in whole["tools"]], cursors)
+
+
+async def _send_to_merged(merged: MergedList, whole: list[str], cursors: list[Any]) -> None:
+    page = await merged.page({})
+    listed = [tool["name"] for tool in page["tools"]]
+    while "nextCursor" in page:
+        page = await merged.page({"cursor": page["nextCursor"]})
+        assert page["tools"], "a page of nothing"
+        listed += [tool["name"] for tool in page["tools"]]
+    assert listed == whole, "pages are not the list"
+    assert len(listed) == len(set(listed)), "a name comes twice"
+    assert not any(name.startswith("x") for name in listed), "a tool that is denied is listed"
+    for cursor in cursors:
+        try:
+            page = await merged.page({"cursor": cursor})
+        except JsonRpcError as error:
+            assert error.code == INVALID_PARAMS
+            continue
+        found = [tool["name"] for tool in page["tools"]]
+        start = listed.index(found[0]) if found else 0
+        assert found == listed[start : start + len(found)]
+
+
+@attrs.define(eq=False)
+class _Link:
+    """What a list needs of the way to a server, which sends these pages again and again."""
+
+    pages: list[Any]
+    upstream: Any
+    client: Any = attrs.field(init=False)
+    changed: set[str] = attrs.field(factory=set[str])
+    asked: int = 0
+
+    def __attrs_post_init__(self) -> None:
+        capabilities = SimpleNamespace(capabilities={"tools": {}})
+        self.client = SimpleNamespace(call=self._call, connected=capabilities)
+
+    async def connected(self) -> None:
+        """The server is connected."""
+
+    async def _call(self, _: str, params: dict[str, Any], **__: Any) -> Any:
+        self.asked = self.asked + 1 if "cursor" in params else 1
+        return self.pages[(self.asked - 1) % len(self.pages)] if self.pages else {}
 
 
 def _repeats_itself(page: Any) -> bool:

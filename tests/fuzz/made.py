@@ -115,9 +115,9 @@ def made() -> Iterator[tuple[str, bytes]]:
         ),
     )
     yield "page_cursors", joined(2, b"null", b'"CURSOR"', b'"YWZ0ZXIgOA=="', b"7", b'"YWZ0ZXI="')
-    pages = (
+    pages = [
         b'{"tools":[{"name":"%b"},{}],"nextCursor":"%b"}' % (name, name) for name in (b"a", b"b")
-    )
+    ]
     yield "page_cursors", joined(3, *pages, b'{"tools":[]}')
 
 
@@ -188,9 +188,16 @@ def _http2() -> Iterator[tuple[str, bytes]]:
     yield "client_http2", joined(1, b"RAW" + message("ping", 1) + b"\n", b"PROPER")
 
 
+def _merged() -> Iterator[tuple[str, bytes]]:
+    pages = (b'{"tools":[{"name":"a"},{}],"nextCursor":"a"}', b'{"tools":[{"name":"xa"}]}')
+    two = b'{"tools":[{"name":"b","inputSchema":{}},{"name":"c"}],"nextCursor":"2"}'
+    yield "merged_lists", joined(4, *pages, two, b'"1"', b'"x"', b"7")
+    yield "merged_lists", joined(2, pages[0], two, b'{"tools":[]}', b'"99999999999"', b"null")
+
+
 def main() -> None:
     """Write the inputs."""
-    for number, (target, data) in enumerate((*made(), *_http2())):
+    for number, (target, data) in enumerate((*made(), *_http2(), *_merged())):
         folder = CORPUS / target
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"made-{number:02}").write_bytes(data)

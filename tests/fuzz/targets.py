@@ -21,7 +21,7 @@ from .codec_targets import (
 )
 from .file_targets import configuration_files, patterns, recordings, tool_names
 from .http2_targets import client_http2, server_http2
-from .list_targets import page_cursors
+from .list_targets import merged_lists, page_cursors
 from .machine_targets import (
     client_http,
     client_stdio,
@@ -38,7 +38,7 @@ TARGETS: Mapping[str, Callable[[bytes], None]] = {
     for each in (
         *(server_http, server_stdio, client_http, client_stdio, cursors, parked, store_files),
         *(server_http2, client_http2),
-        *(task_requests, page_cursors),
+        *(task_requests, page_cursors, merged_lists),
         *(json_documents, messages, lines, event_streams, header_values, event_ids),
         *(challenges, metadata, token_responses, access_tokens),
         *(configuration_files, recordings, patterns, tool_names),
