@@ -852,7 +852,7 @@ class World:
                 steps[:0] = [("mark", 0), ("sleep", 40.0 if is_long else 12.0), ("mark", 0)]
             if is_crowd:
                 method, params = "tools/call", {"name": "t", "arguments": {"call": name}}
-                steps = [("sleep", 60.0)]
+                steps = [("sleep", 40.0)]  # three rounds of them within a timeout of 200 s
             if cancels and fates.strikes(f"{name} lasts", 0.8):
                 steps.insert(0, ("sleep", 40.0))  # long enough to see whether it is cancelled
             cancel_after = pick(f"{name} cancel after", (0.0, 0.01, 0.05, 0.1, 0.5, 2.0, 8.0))
