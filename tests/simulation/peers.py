@@ -485,8 +485,18 @@ class Customer(Host):
             if isinstance(event.message, Response | ErrorResponse):
                 self.causes.add("unanswered")  # the server waits for it until the call times out
             if not self.closes_early and not self.world.is_closing:
+                self._check_given_up(event)
                 self._unauthorized(event.reason)
                 self.needs(f"{event.reason}", *_ANY, "gateway", "page", "rate", "several")
+
+    def _check_given_up(self, event: MessageUndelivered) -> None:
+        """Fail if an answer is given up that another attempt could deliver.
+
+        The attempts of a client last for two minutes, which is longer than any accident.
+        """
+        is_answer = isinstance(event.message, Response | ErrorResponse)
+        if is_answer and not _FINAL.search(str(event.reason)):
+            self.world.fail("answers", f"{self.name} gives an answer up: {event.reason}")
 
     def _unauthorized(self, reason: object) -> None:
         """Something has failed, perhaps for lack of a token, which needs a cause of its own."""
@@ -1323,6 +1333,8 @@ def _errand_of(call: ServerCall) -> str:
     return str((call.request.params or {})["arguments"]["call"])
 
 
+_FINAL = re.compile(r"HTTP 4\d\d|Authorization failed")
+"""Why a message is not sent again."""
 _UNAUTHORIZED = re.compile(
     "Authorization failed|The server refused the request . times|The server requires? (the|further)"
 )
