@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import socket
 import ssl
-import subprocess
 import threading
 from collections.abc import Callable, Generator, Mapping
 from datetime import datetime, timedelta, timezone
@@ -15,6 +15,13 @@ from typing import Any
 import attrs
 import pytest
 import trustme
+from cryptography import x509
+from cryptography.hazmat.primitives.serialization import (
+    BestAvailableEncryption,
+    Encoding,
+    PrivateFormat,
+    load_pem_private_key,
+)
 
 import sansmcp
 import sansmcp_blocking
@@ -95,12 +102,22 @@ def test_the_command_and_the_bridge(company: Company, monkeypatch: pytest.Monkey
         assert client.list_tools()["tools"]
 
 
+def _name_in_a_directory(ca_file: str) -> str:
+    """What ``openssl x509 -hash`` prints: a hash of the subject in lower case, without its header.
+
+    Its attributes have less than 128 bytes in all, so the header has two.
+    """
+    subject = x509.load_pem_x509_certificate(Path(ca_file).read_bytes()).subject
+    lower = [
+        x509.NameAttribute(each.oid, " ".join(str(each.value).lower().split())) for each in subject
+    ]
+    return hashlib.sha1(x509.Name(lower).public_bytes()[2:]).digest()[3::-1].hex()
+
+
 def test_a_directory_of_authorities(
     company: Company, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hashed = ["openssl", "x509", "-hash", "-noout", "-in", company.ca_file]
-    name = subprocess.run(hashed, check=True, capture_output=True, text=True).stdout.strip()
-    (tmp_path / f"{name}.0").symlink_to(company.ca_file)
+    (tmp_path / f"{_name_in_a_directory(company.ca_file)}.0").symlink_to(company.ca_file)
     monkeypatch.setenv("SSL_CERT_DIR", str(tmp_path))
     assert run_in_process("list", "--cert", company.cert, company.url).status == 0
 
@@ -222,12 +239,10 @@ def test_files_that_cannot_be_used(settings: dict[str, Any], why: str, company: 
 def test_a_key_with_a_password_asks_nobody(company: Company, tmp_path: Path) -> None:
     """OpenSSL would ask at the terminal, and wait."""
     locked, cert = tmp_path / "locked.pem", company.folder / "cert.pem"
-    encrypt = ["openssl", "rsa", "-aes128", "-passout", "pass:secret", "-out", str(locked)]
-    key = str(company.folder / "key.pem")
-    encrypted = subprocess.run([*encrypt, "-in", key], check=False, capture_output=True)
-    if encrypted.returncode:  # it is a key of an elliptic curve
-        encrypt[1] = "ec"
-        subprocess.run([*encrypt, "-in", key], check=True, capture_output=True)
+    key = load_pem_private_key((company.folder / "key.pem").read_bytes(), None)
+    locked.write_bytes(
+        key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, BestAvailableEncryption(b"secret"))
+    )
     with pytest.raises(sansmcp.LocalProtocolError, match="the key has a password"):
         client_parts(company.url, cert=(cert, locked))
 
