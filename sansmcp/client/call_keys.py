@@ -67,7 +67,7 @@ _BUSY = "busy"
 """The reason of a response, not of a refusal: the application had no room for the call."""
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class Cut:
     """The connection of a call was cut, or a request for its rest has failed."""
 
@@ -82,7 +82,7 @@ class Cut:
     """True if another attempt would fail in the same way, or the process has ended."""
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class Unknown:
     """A process does not have the response of the call. ``place`` is None if it has no keys."""
 
@@ -90,7 +90,7 @@ class Unknown:
     never_arrived: bool
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class Moved:
     """A process has refused the call: it is for another one, or names an old place."""
 

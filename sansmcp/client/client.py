@@ -23,7 +23,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ..auth.flow import GiveUp
 from ..auth.options import Authorization
 from ..codecs import json, jsonrpc
 from ..codecs.headers import Headers
@@ -1846,6 +1845,8 @@ class Client:
         is_over = self._opening.is_closed or isinstance(exchange.purpose, Discarding)
         if authorizing is None or attempt is None or is_over:
             return False
+        from ..auth.flow import GiveUp
+
         url, head = str(exchange.request.url), refused.refusal.head
         verdict = authorizing.flow.refused(attempt, url, head, self._now)
         if verdict is None:

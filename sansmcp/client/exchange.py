@@ -5,14 +5,16 @@ The classes are not frozen, because creating a frozen one takes more than twice 
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
-from ..auth.flow import Attempt
 from .http_heads import HttpRequest
 from .reader import ResponseReader
 from .stream import Stream
+
+if TYPE_CHECKING:  # imported for a client that has the setting authorization
+    from ..auth.flow import Attempt
 
 
 @attrs.define(eq=False)

@@ -26,7 +26,6 @@ from ..addresses import AddressClass, classify_address, literal_address
 from ..codecs.headers import get_all
 from ..codecs.http11_framing import encode_head
 from ..errors import LocalProtocolError, RemoteProtocolError
-from ..h11_parser import HTTP11
 from ..http import ResponseHead, Url
 from ..types import escape_controls, hide_credentials
 from .message_parser import ResponseParser
@@ -299,6 +298,8 @@ class Tunnel:
 
     def __init__(self, proxy: Proxy, url: Url) -> None:
         """``url``: of the server."""
+        from ..h11_parser import HTTP11  # a client without a tunnel does without it
+
         host = f"[{url.host}]" if ":" in url.host else url.host
         self._proxy, self._target = proxy, f"{host}:{url.port}"
         self._parser = _ConnectParser(HTTP11.read_response_head, _MAX_HEAD_BYTES)

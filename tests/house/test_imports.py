@@ -85,7 +85,6 @@ FOR_BLOCKING = MORE_OF_PYTHON | {
     "dataclasses",
     "errno",
     "fcntl",
-    "h11",
     "locale",
     "logging",
     "random",
@@ -171,6 +170,11 @@ def test_who_connects_imports_no_server(code: str) -> None:
     modules = loaded(code)
     assert "server" not in parts(modules)
     assert "sansmcp.drivers.server" not in modules
+
+
+@pytest.mark.parametrize("code", CLIENT_HALF)
+def test_a_client_imports_the_flow_of_oauth_if_it_has_authorization(code: str) -> None:
+    assert not loaded(code) & {"sansmcp.auth.flow", "sansmcp.client.authorizing"}
 
 
 @pytest.mark.parametrize("code", SERVER_HALF)

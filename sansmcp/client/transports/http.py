@@ -17,13 +17,11 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import attrs
 
 from ...addresses import AddressPolicy
-from ...auth.flow import OLDEST, AbortFetch, Attempt, Failed, Fetch, Flow, Obtained
-from ...auth.http import AuthRequest
 from ...codecs.headers import Headers, get
 from ...effects import AbortExchange, ClientEffect, OpenExchange
 from ...errors import AuthorizationFailed, LocalProtocolError
@@ -31,7 +29,6 @@ from ...events import AuthorizationNeeded
 from ...http import RequestHead, ResponseHead, Url
 from ...timers import Timer, TimerTable
 from ...types import assert_never
-from ..authorizing import Authorizing, Hold, SendNow, SignFirst
 from ..cookies import Cookies
 from ..exchange import Discarding, Exchange, Purpose
 from ..http_heads import HttpRequest, request_headers
@@ -41,27 +38,32 @@ from ..outcomes import Agreed
 from ..reader import ResponseReader
 from ..stream import Stream
 
+if TYPE_CHECKING:  # authorizing_for() imports them for a client that has the setting authorization
+    from ...auth.flow import Attempt
+    from ...auth.http import AuthRequest
+    from ..authorizing import Authorizing
+
 _DISCARD_TIMEOUT = 1.0
 """Seconds for the rest of a response that is discarded, before its exchange is aborted."""
 
 _DISCARDING = Discarding()
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class Held:
     """An exchange waits for authorization: stop the clocks of what it is for."""
 
     purpose: Purpose
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class Released:
     """An exchange no longer waits for authorization: let the clocks of what it is for run on."""
 
     purpose: Purpose
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class Unauthorized:
     """An exchange that is over gets no authorization: end what it is for."""
 
@@ -69,7 +71,7 @@ class Unauthorized:
     error: AuthorizationFailed
 
 
-@attrs.frozen
+@attrs.frozen(eq=False, repr=False)
 class FlowEnded:
     """No person and no authorization server is waited for any more."""
 
@@ -237,6 +239,9 @@ class HttpExchanges:
             operation: what the request is about, as far as scopes can depend on it. It is used if
                 the exchange replaces no other one.
         """
+        from ...auth.flow import Attempt
+        from ..authorizing import Hold, SendNow, SignFirst
+
         authorizing, exchange = self.authorizing, self.open_exchanges[number]
         assert authorizing is not None
         if exchange.attempt is None:
@@ -256,6 +261,8 @@ class HttpExchanges:
 
     def run_flow(self, now: float) -> AuthorizationSteps:
         """Perform the steps that the flow wants; call this after everything that may change it."""
+        from ...auth.flow import AbortFetch, Failed, Fetch, Obtained
+
         authorizing = self.authorizing
         assert authorizing is not None
         while (step := authorizing.flow.next_step()) is not None:
@@ -328,6 +335,9 @@ def authorizing_for(
             "authorization needs random_bytes and wall_clock, e.g. secrets.token_bytes and "
             "time.time"
         )
+    from ...auth.flow import OLDEST, Flow
+    from ..authorizing import Authorizing
+
     is_legacy_allowed = OLDEST in options.versions
     flow = Flow(str(url), options.authorization, random_bytes, wall_clock, is_legacy_allowed)
     return Authorizing(flow)
