@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from sansmcp_loop import Call
     from sansmcp_threads import ThreadCall
 
-    from ._client import Client, connect
+    from ._client import Client, connect, log_out
     from ._group import ClientGroup
     from ._server import RunningServer, serve
 else:
     __getattr__, __dir__ = _lazy.names(
         globals(),
         {
-            "._client": ("Client", "connect"),
+            "._client": ("Client", "connect", "log_out"),
             "._group": ("ClientGroup",),
             "._server": ("RunningServer", "serve"),
             "sansmcp_loop": ("Call",),
@@ -31,4 +31,13 @@ else:
         },
     )
 
-__all__ = ["Call", "Client", "ClientGroup", "RunningServer", "ThreadCall", "connect", "serve"]
+__all__ = [
+    "Call",
+    "Client",
+    "ClientGroup",
+    "RunningServer",
+    "ThreadCall",
+    "connect",
+    "log_out",
+    "serve",
+]

@@ -119,3 +119,26 @@ def connect(
         RuntimeError: no event loop is running.
     """
     return Client(client_parts(target, **settings), request_handlers)
+
+
+async def log_out(url: str, **settings: Unpack[ConnectSettings]) -> None:
+    """Revoke the stored tokens for an MCP server at their issuer (RFC 7009), and delete them.
+
+    The refresh token is revoked, and with it its access tokens; without one, the access token. The
+    MCP server is not asked. Each request to the issuer may take 10 s, and the first that fails is
+    the last; all of it ends within 60 s. If it is cancelled,
+    the tokens stay stored unless they were deleted already.
+
+    Args:
+        url: the URL of the MCP endpoint.
+        settings: those of :func:`connect`. ``authorization`` has the storage, the account and, if
+            the client was not registered by this library, the client; ``proxy``, ``ca_file`` and
+            the like are for the way to the issuer.
+
+    Raises:
+        AuthorizationFailed: with the reason ``not_revoked``, the tokens were deleted and the issuer
+            may still accept them; the text says why. With another one, they are still stored.
+        LocalProtocolError: ``authorization`` is missing, or another argument is wrong.
+        TypeError: a setting is unknown.
+    """
+    await Client(client_parts(url, **settings), None).log_out()

@@ -224,7 +224,7 @@ def log_out(url: str, **settings: Unpack[ConnectSettings]) -> None:
 
     The refresh token is revoked, and with it its access tokens; without one, the access token. The
     MCP server is not asked. Each request to the issuer may take 10 s, and the first that fails is
-    the last. In an event loop, call this in a thread.
+    the last; all of it ends within 60 s, if the storage does not block for longer.
 
     Args:
         url: the URL of the MCP endpoint.

@@ -13,8 +13,17 @@ Closing it is up to you. The protocol is in :mod:`sansmcp`.
 :func:`events` and :func:`events_blocking` read event streams that are not MCP.
 """
 
-from ._blocking import BlockingClient, connect_blocking
-from ._client import Client, connect
+from ._blocking import BlockingClient, connect_blocking, log_out_blocking
+from ._client import Client, connect, log_out
 from ._events import events, events_blocking
 
-__all__ = ["BlockingClient", "Client", "connect", "connect_blocking", "events", "events_blocking"]
+__all__ = [
+    "BlockingClient",
+    "Client",
+    "connect",
+    "connect_blocking",
+    "events",
+    "events_blocking",
+    "log_out",
+    "log_out_blocking",
+]

@@ -206,12 +206,46 @@ def connect_blocking(
         LocalProtocolError: an argument or the value of a setting is wrong.
         TypeError: a setting is unknown.
     """
-    library = library_of(url, http, "Client")
     sansmcp_threads.check_plain("on_event", on_event)
+    return _client(url, http, request_handlers, on_event, settings).open()
+
+
+def log_out_blocking(
+    url: str, http: HttpClient, **settings: Unpack[sansmcp.ClientSettings]
+) -> None:
+    """Revoke the stored tokens for an MCP server at their issuer (RFC 7009), and delete them.
+
+    The refresh token is revoked, and with it its access tokens; without one, the access token. The
+    MCP server is not asked. Each request to the issuer may take 10 s, and the first that fails is
+    the last; all of it ends within 60 s.
+
+    Args:
+        url: the URL of the MCP endpoint.
+        http: makes the requests to the issuer, as in :func:`connect_blocking`.
+        settings: those of :func:`connect_blocking`. ``authorization`` has the storage, the
+            account and, if the client was not registered by this library, the client.
+
+    Raises:
+        AuthorizationFailed: with the reason ``not_revoked``, the tokens were deleted and the issuer
+            may still accept them; the text says why. With another one, they are still stored.
+        LocalProtocolError: ``authorization`` is missing, or another argument is wrong.
+        TypeError: a setting is unknown.
+    """
+    _client(url, http, None, _ignore, settings).log_out()
+
+
+def _client(
+    url: str,
+    http: HttpClient,
+    request_handlers: Mapping[str, RequestHandler] | None,
+    on_event: Callable[[ClientEvent], object],
+    settings: sansmcp.ClientSettings,
+) -> BlockingClient:
+    """Return a client that is not connected yet."""
+    library = library_of(url, http, "Client")
     settings |= sansmcp.ClientSettings(
         standalone_stream=False,
         transports=(STREAMABLE_HTTP,),
         cookies=False,  # the HTTP client keeps them
     )
-    core = new_client(url, **settings)
-    return BlockingClient(core, http, library, request_handlers, on_event).open()
+    return BlockingClient(new_client(url, **settings), http, library, request_handlers, on_event)

@@ -476,6 +476,13 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
             await self._all_saved()
             raise
 
+    async def _revoke(self) -> None:
+        """Revoke and delete the stored tokens, instead of a handshake."""
+        self.begin_log_out()
+        await self._is_closed.wait()
+        await self._all_saved()
+        self._is_open.result()
+
     def run_pending(self) -> None:
         if self._is_over:
             return
@@ -642,6 +649,19 @@ class AwaitableClient(Client):
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
+
+    async def log_out(self) -> None:
+        """Revoke and delete the stored tokens, instead of the handshake, and close the client.
+
+        The functions of this name call it.
+
+        Raises:
+            AuthorizationFailed: see :func:`sansmcp_asyncio.log_out`.
+        """
+        try:
+            await self._revoke()
+        finally:
+            await self._leave()
 
     async def aclose(self) -> None:
         """End the session. Calls in flight fail with RequestCancelled. May be called twice.

@@ -109,6 +109,11 @@ _LOCK_INTERVAL = 0.1
 _LOCK_TIMEOUT = 45.0
 """Seconds after which a lock counts as stuck; its holder needs at most four requests' time."""
 
+LOGOUT_TIMEOUT = 60.0
+"""Seconds for a whole logout: the wait for the lock, all requests, and the storage."""
+
+_DELETION_TIMEOUT = 10.0
+"""Seconds at the end of a logout for the storage, to delete what was not revoked by then."""
 
 # What a flow waits for, and how it ends
 
@@ -206,6 +211,8 @@ class Flow:
     """When :meth:`due` is to be called, in seconds on the machine's clock."""
     _steps: deque[Step] = attrs.field(factory=deque[Step], init=False)
     _running: _Steps[None] | None = attrs.field(default=None, init=False)
+    _logout_deadline: float = attrs.field(default=math.inf, init=False)
+    """When a logout ends, whatever it waits for; infinite in all other flows."""
     _wait: _Wait | None = attrs.field(default=None, init=False)
     _collector: ResponseCollector | None = attrs.field(default=None, init=False)
     _saved: Saved = attrs.field(factory=Saved, init=False)
@@ -246,6 +253,7 @@ class Flow:
     def log_out(self, now: float) -> None:
         """Revoke the stored tokens, and delete them; call this instead of :meth:`start`."""
         self._advance(AuthorizationEvent.LOGOUT)
+        self._logout_deadline = now + LOGOUT_TIMEOUT
         self._run(self._log_out(), now)
 
     def close(self) -> None:
@@ -255,7 +263,7 @@ class Flow:
             self._collector = None
             self._steps.append(AbortFetch())
         self._running = self._wait = None
-        self.deadline = math.inf
+        self.deadline = self._logout_deadline
         self._advance(AuthorizationEvent.CLOSE)
 
     def next_step(self) -> Step | None:
@@ -320,14 +328,20 @@ class Flow:
         match self._wait:
             case Fetch():
                 assert self._collector is not None
-                error, self._collector = self._collector.timed_out(), None
+                is_last = now >= self._logout_deadline - _DELETION_TIMEOUT
+                seconds = LOGOUT_TIMEOUT - _DELETION_TIMEOUT if is_last else REQUEST_TIMEOUT
+                limit = f"within {seconds:g} s" + " of the logout" * is_last
+                error, self._collector = self._collector.timed_out(limit), None
                 self._steps.append(AbortFetch())
                 self._throw(error, now)
             case PendingCode():
                 limit = f"{self._options.login_timeout:g} s (login_timeout)"
                 self.login_failed(f"nobody has logged in within {limit}", now)
-            case _:
+            case _Pause() | None:
                 self._resume(None, now)
+            case effect:
+                reason = f"the logout has taken {LOGOUT_TIMEOUT:g} s, and still waits for that"
+                self.effect_failed(effect, reason, now)
 
     # Requests of the client
 
@@ -498,7 +512,9 @@ class Flow:
         match wait:
             case Fetch(request):
                 self._collector = ResponseCollector(request)
-                self.deadline = now + REQUEST_TIMEOUT
+                self.deadline = min(
+                    now + REQUEST_TIMEOUT, self._logout_deadline - _DELETION_TIMEOUT
+                )
                 self._steps.append(wait)
             case PendingCode():
                 self.deadline = now + self._options.login_timeout
@@ -506,6 +522,7 @@ class Flow:
             case _Pause(seconds):
                 self.deadline = now + seconds
             case _:
+                self.deadline = math.inf
                 self._steps.append(wait)
 
     def _finish(self, end: Obtained | Failed) -> None:

@@ -143,9 +143,9 @@ class ResponseCollector:
                 assert_never(impossible)
         return None
 
-    def timed_out(self) -> AuthorizationFailed:
-        """Return the exception for a response that took too long."""
-        return self._failed(f"sent no response within {REQUEST_TIMEOUT:g} s", "no_response")
+    def timed_out(self, limit: str) -> AuthorizationFailed:
+        """Return the exception for a response that took too long: ``limit`` says how long."""
+        return self._failed(f"sent no response {limit}", "no_response")
 
     def _failed(self, what: str, reason: str) -> AuthorizationFailed:
         return AuthResponse(self._request, 0).failed(what, reason)

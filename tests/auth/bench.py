@@ -89,6 +89,8 @@ class World:
     stored: dict[Any, str] = attrs.field(factory=dict[Any, str])
     locked: set[Any] = attrs.field(factory=set[Any])
     storage_fails: set[type] = attrs.field(factory=set[type])
+    silent: set[type] = attrs.field(factory=set[type])
+    """The effects that never end."""
     person: Callable[[str], str | None] | None = None
     """Returns the redirect for a URL; None if the person does nothing."""
     asked: list[Asked] = attrs.field(factory=list[Asked])
@@ -221,6 +223,8 @@ class Bench:
                     self.ends.append(step)
                 case UnlockCredentials(key):
                     self.world.locked.remove(key)
+                case _ if type(step) in self.world.silent:
+                    pass
                 case _ if type(step) in self.world.storage_fails:
                     self.flow.effect_failed(step, "it burns", self.now)
                 case _:

@@ -42,7 +42,7 @@ def test_a_lost_connection_and_a_timeout_have_their_own_reasons() -> None:
     assert isinstance(lost, AuthorizationFailed)
     assert (lost.reason, lost.url) == ("unreachable", REQUEST.url)
     assert "no route" in str(lost)
-    late = ResponseCollector(REQUEST).timed_out()
+    late = ResponseCollector(REQUEST).timed_out("within 10 s")
     assert late.reason == "no_response"
 
 

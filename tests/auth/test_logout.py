@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from sansmcp import Client
-from sansmcp.auth.flow import Obtained
+from sansmcp.auth.flow import LOGOUT_TIMEOUT, Obtained
 from sansmcp.auth.http import REQUEST_TIMEOUT
 from sansmcp.auth.options import Authorization
 from sansmcp.auth.saved import Saved
-from sansmcp.effects import LoadCredentials, LockCredentials
+from sansmcp.effects import LoadCredentials, LockCredentials, SaveCredentials
 from sansmcp.errors import AuthorizationFailed, LocalProtocolError
 from sansmcp.events import Closed
 from sansmcp.states import AuthorizationState
@@ -116,6 +116,41 @@ def test_the_wait_is_bounded() -> None:
     bench.wait()
     assert bench.now == REQUEST_TIMEOUT
     assert (bench.error.reason, tokens_of(world)) == ("not_revoked", None)
+
+
+def test_the_whole_logout_is_bounded() -> None:
+    """Each answer comes in time, and each leads to another request."""
+    world = logged_in(revocation_endpoint=REVOKE)
+    (key,) = world.stored
+    world.locked.add(key)
+    bench = log_out(world)
+    while bench.now < 44.0:
+        bench.wait()
+    world.locked.clear()
+    world.answers[ASM] = lambda asked: None
+    bench.wait()
+    asked = bench.now
+    assert 44.0 <= asked < 45.0
+    bench.wait()
+    assert bench.now == LOGOUT_TIMEOUT - 10.0 < asked + REQUEST_TIMEOUT
+    assert "has not revoked the refresh token" in str(bench.error)
+    assert "sent no response within 50 s of the logout" in str(bench.error)
+    assert (bench.error.reason, tokens_of(world), world.locked) == ("not_revoked", None, set())
+
+
+@pytest.mark.parametrize("effect", [LoadCredentials, LockCredentials, SaveCredentials])
+def test_a_storage_that_does_not_return(effect: type) -> None:
+    """The password of a keyring is asked for, and the person has left."""
+    world = logged_in(revocation_endpoint=REVOKE)
+    world.silent.add(effect)
+    bench = log_out(world)
+    assert bench.ends == []
+    bench.wait()
+    assert bench.now == LOGOUT_TIMEOUT
+    assert "the logout has taken 60 s, and still waits for that" in str(bench.error)
+    assert bench.error.reason == "effect_failed"
+    assert world.locked == set()
+    assert tokens_of(world) is not None
 
 
 def test_a_client_that_is_not_known_any_more() -> None:

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from functools import partial
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import httpx
@@ -17,7 +21,9 @@ import sansmcp_httpx
 import sansmcp_trio
 from sansmcp.addresses import AddressClass, AddressPolicy
 from sansmcp.auth.options import Authorization
-from sansmcp.errors import AuthorizationFailed
+from sansmcp.auth.saved import Saved
+from sansmcp.credentials import CredentialsKey, MemoryCredentials
+from sansmcp.errors import AuthorizationFailed, LocalProtocolError
 from sansmcp.events import AuthorizationNeeded
 from sansmcp_local import allowed_addresses
 from sansmcp_login import LoopbackLogin
@@ -214,6 +220,140 @@ def test_an_application_that_takes_the_event(server: Protected) -> None:
         return result
 
     assert asyncio.run(talk()) == {"tools": []}
+
+
+# Logouts
+
+
+def logs_out_on_asyncio(url: str, **settings: Any) -> None:
+    asyncio.run(sansmcp_asyncio.log_out(url, **settings))
+
+
+def logs_out_on_trio(url: str, **settings: Any) -> None:
+    trio.run(partial(sansmcp_trio.log_out, url, **settings))
+
+
+def logs_out_on_httpx(url: str, **settings: Any) -> None:
+    async def talk() -> None:
+        async with httpx.AsyncClient() as http:
+            await sansmcp_httpx.log_out(url, http, **settings)
+
+    asyncio.run(talk())
+
+
+def logs_out_on_httpx_blocking(url: str, **settings: Any) -> None:
+    with httpx.Client() as http:
+        sansmcp_httpx.log_out_blocking(url, http, **settings)
+
+
+LOGOUTS: list[Callable[..., None]] = [
+    logs_out_on_asyncio,
+    logs_out_on_trio,
+    sansmcp_blocking.log_out,
+    logs_out_on_httpx,
+    logs_out_on_httpx_blocking,
+]
+
+
+class SlowStorage(MemoryCredentials):
+    """A storage that is called in a thread by clients in event loops."""
+
+    may_block = True
+
+
+def logged_in(server: Protected, storage: MemoryCredentials) -> Authorization:
+    """Log in at a server that revokes."""
+    server.metadata["revocation_endpoint"] = f"{server.base}/revoke"
+    authorization = Authorization(login=browse_once, credentials=storage)
+    on_blocking(server.url, authorization)
+    server.seen.clear()
+    return authorization
+
+
+@pytest.mark.parametrize("storage", [MemoryCredentials, SlowStorage])
+@pytest.mark.parametrize("log_out", LOGOUTS)
+def test_a_logout(
+    server: Protected, log_out: Callable[..., None], storage: type[MemoryCredentials]
+) -> None:
+    authorization = logged_in(server, storage())
+    log_out(server.url, authorization=authorization)
+    assert server.seen == ["/.well-known/oauth-authorization-server", "/revoke"]
+    assert server.forms[-1]["token"] == "refresh-1"
+    log_out(server.url, authorization=authorization)  # nothing is left to revoke
+    assert len(server.seen) == 2
+    assert authorization.credentials.try_lock(CredentialsKey(server.url))
+
+
+@pytest.mark.parametrize("log_out", LOGOUTS)
+def test_a_logout_that_is_not_revoked(server: Protected, log_out: Callable[..., None]) -> None:
+    authorization = logged_in(server, MemoryCredentials())
+    server.revocation = 503
+    with pytest.raises(AuthorizationFailed, match="has not revoked the refresh token") as raised:
+        log_out(server.url, authorization=authorization)
+    assert raised.value.reason == "not_revoked"
+    log_out(server.url, authorization=authorization)  # it is deleted all the same
+    assert server.seen.count("/revoke") == 1
+
+
+@pytest.mark.parametrize("log_out", LOGOUTS)
+def test_a_logout_without_authorization(server: Protected, log_out: Callable[..., None]) -> None:
+    with pytest.raises(LocalProtocolError, match="needs the setting authorization"):
+        log_out(server.url)
+    assert server.seen == []
+
+
+@contextmanager
+def silent_revocation(
+    server: Protected, on_request: Callable[[], object]
+) -> Generator[None, None, None]:
+    """Answer no request that revokes, and call the function at the first one."""
+    over = threading.Event()
+
+    def revoke(handler: BaseHTTPRequestHandler) -> None:
+        on_request()
+        over.wait(60)
+
+    server.attacks["/revoke"] = revoke
+    try:
+        yield
+    finally:
+        over.set()
+
+
+async def cancelled_on_asyncio(server: Protected, authorization: Authorization) -> None:
+    asked = asyncio.Event()
+    wake = partial(asyncio.get_running_loop().call_soon_threadsafe, asked.set)
+    with silent_revocation(server, wake):
+        logout = sansmcp_asyncio.log_out(server.url, authorization=authorization)
+        task = asyncio.create_task(logout)
+        await asked.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+
+async def cancelled_on_trio(server: Protected, authorization: Authorization) -> None:
+    asked = trio.Event()
+    wake = partial(trio.lowlevel.current_trio_token().run_sync_soon, asked.set)
+    with silent_revocation(server, wake):
+        async with trio.open_nursery() as nursery:
+            logout = partial(sansmcp_trio.log_out, server.url, authorization=authorization)
+            nursery.start_soon(logout)
+            await asked.wait()
+            nursery.cancel_scope.cancel()
+
+
+@pytest.mark.parametrize("loop", ["asyncio", "trio"])
+def test_a_logout_that_is_cancelled(server: Protected, loop: str) -> None:
+    """The tokens stay stored, and other programs can use them."""
+    authorization = logged_in(server, MemoryCredentials())
+    if loop == "asyncio":
+        asyncio.run(cancelled_on_asyncio(server, authorization))
+    else:
+        trio.run(cancelled_on_trio, server, authorization)
+    key = CredentialsKey(server.url)
+    assert authorization.credentials.try_lock(key)
+    assert Saved.parse(authorization.credentials.load(key)).tokens is not None
 
 
 def test_clients_that_share_the_settings_share_the_token(server: Protected) -> None:
