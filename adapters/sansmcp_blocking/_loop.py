@@ -16,6 +16,8 @@ from typing import TypeAlias, TypeVar
 
 import attrs
 
+from sansmcp_local import wait_in_parts
+
 READ, WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 
 _T = TypeVar("_T")
@@ -97,11 +99,10 @@ class Loop:
     def wait(self, until: float) -> Ready:
         """Wait until a task can run, or the time ``until``. Changes no state of the loop."""
         deadline = 0.0 if self._due else min(self._next_alarm(), until)
-        seconds = None if deadline == math.inf else max(0.0, deadline - time.monotonic())
-        if seconds is not None and not self._selector.get_map():
-            time.sleep(seconds)  # Windows refuses to wait for no socket
+        if deadline < math.inf and not self._selector.get_map():
+            time.sleep(max(0.0, deadline - time.monotonic()))  # Windows waits for no empty set
             return []
-        return self._selector.select(seconds)
+        return wait_in_parts(self._selector.select, deadline)
 
     def go_on(self, ready: Ready) -> None:
         """Run each task that can run until it waits again."""

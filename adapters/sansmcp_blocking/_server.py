@@ -36,6 +36,7 @@ from sansmcp_local import (
     log_unexpected,
     pull,
     serve_plan,
+    wait_in_parts,
 )
 from sansmcp_threads import ThreadedServerDriver
 
@@ -149,9 +150,6 @@ class _Connection:
 
 _FINAL_FLUSH_TIMEOUT = 1.0
 """Seconds for unsent bytes and cancelled handlers, when the server stops."""
-
-_SIGNALS_NOTICED_WITHIN = 0.2
-"""Seconds after which a thread that waits for the end of the server runs handlers of signals."""
 
 
 class LoopServer(ThreadedServerDriver):
@@ -404,11 +402,12 @@ class RunningServer(LoopServer):
         Returns:
             False if the server still runs after ``timeout`` seconds.
         """
-        ends = math.inf if timeout is None else time.monotonic() + timeout
-        while self._thread.is_alive() and (left := ends - time.monotonic()) > 0:
-            # Only the main thread runs handlers of signals, and a signal that has interrupted
-            # another thread does not end its join: a server ignored SIGTERM in 3 of 35 tries.
-            self._thread.join(min(left, _SIGNALS_NOTICED_WITHIN))
+        return wait_in_parts(
+            self._has_ended_within, math.inf if timeout is None else time.monotonic() + timeout
+        )
+
+    def _has_ended_within(self, seconds: float | None) -> bool:
+        self._thread.join(seconds)
         return not self._thread.is_alive()
 
     def wait_for_end(self) -> None:

@@ -12,7 +12,15 @@ from typing import Any
 
 import sansmcp
 from sansmcp.types import hide_program
-from sansmcp_local import START_ERRORS, STOPPING, listen, process_arguments, start_failure
+from sansmcp_local import (
+    START_ERRORS,
+    STOPPING,
+    ProcessGroup,
+    command_on_windows,
+    listen,
+    process_arguments,
+    start_failure,
+)
 from sansmcp_loop import called_at
 
 from ._compare import Compared, Message, Translation, difference_lines, parse_messages
@@ -237,11 +245,14 @@ async def _started(
     arguments: dict[str, Any] = process_arguments(
         settings.get("env"), inherit_env=settings.get("inherit_env", False), cwd=settings.get("cwd")
     )
+    if sys.platform == "win32":
+        command = command_on_windows(command, arguments["env"])
     try:
         process = await asyncio.create_subprocess_exec(*command, limit=1 << 26, **arguments)
     except START_ERRORS as error:
         reason = start_failure(error).reason
         raise UsageError(f"{hide_program(command[0])!r} could not be started: {reason}") from error
+    group = ProcessGroup(process.pid)
     assert process.stderr is not None
     showing = asyncio.ensure_future(_show_log(process.stderr))
     try:
@@ -250,9 +261,8 @@ async def _started(
     except asyncio.TimeoutError:
         pass
     finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        group.signal(kill=True)
+        await process.wait()
         showing.cancel()  # a child of the server may hold the pipe open
         await asyncio.wait([showing])
 

@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 import attrs
 
 import sansmcp
-from sansmcp_local import ki_protected
+from sansmcp_local import APART, ki_protected
 
 from .example import EXECUTION_LOG
 
@@ -72,7 +72,7 @@ def _started(
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 encoding="utf-8",
-                start_new_session=True,  # the terminal must not send Ctrl-C to it
+                **APART,
             )
             stack.enter_context(process)
             stack.callback(process.kill)  # its state is only in the file, which is deleted, too

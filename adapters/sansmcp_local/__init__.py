@@ -11,14 +11,15 @@
   :func:`allowed_addresses`, :func:`connect_unix`, :func:`connect_failure`, :func:`lost_reason`,
   :func:`number_of`, :func:`text_of`.
 * Server processes of clients: :class:`ServerProcess`, :class:`ChildProcess`,
-  :func:`process_arguments`, :func:`environment_of`, :func:`signal_group`,
-  :func:`start_failure`, :func:`from_pipe`, :func:`to_pipe`.
+  :class:`ProcessGroup`, :func:`process_arguments`, :func:`environment_of`, ``APART``,
+  :func:`command_on_windows`, :func:`start_failure`, :func:`from_pipe`, :func:`to_pipe`.
 * Several servers of a client: :func:`read_servers`, :func:`parse_servers`,
   :class:`SharedNames`, :class:`ServerGroup`.
 * Logging: :func:`announce`, :func:`log_event`, :func:`log_first_failure`,
   :func:`log_unexpected`.
 * Signals that end a program: ``STOPPING``, :func:`handlers_restored`, :func:`on_signals`.
-* Ctrl-C in blocking code: :func:`ki_protected`, :func:`ki_unprotected`, :func:`interrupts_kept`.
+* Ctrl-C in blocking code: :func:`ki_protected`, :func:`ki_unprotected`, :func:`interrupts_kept`,
+  :func:`wait_in_parts`.
 """
 
 from typing import TYPE_CHECKING
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
         proxies_of,
     )
     from ._failures import connect_failure, lost_reason, number_of, text_of
-    from ._interrupts import interrupts_kept, ki_protected, ki_unprotected
+    from ._interrupts import interrupts_kept, ki_protected, ki_unprotected, wait_in_parts
     from ._json import load_json
     from ._listening import BACKLOG, address_of, host_of_url, listen
     from ._log import announce, log_event, log_first_failure, log_unexpected
@@ -53,12 +54,14 @@ if TYPE_CHECKING:
     from ._options import explains
     from ._pipes import from_pipe, to_pipe
     from ._processes import (
+        APART,
         START_ERRORS,
         ChildProcess,
+        ProcessGroup,
         ServerProcess,
+        command_on_windows,
         environment_of,
         process_arguments,
-        signal_group,
         start_failure,
     )
     from ._serve import Endpoint, ServeOptions, ServePlan, ServeSettings, serve_plan
@@ -90,7 +93,12 @@ else:
                 "proxies_of",
             ),
             "._failures": ("connect_failure", "lost_reason", "number_of", "text_of"),
-            "._interrupts": ("ki_unprotected", "interrupts_kept", "ki_protected"),
+            "._interrupts": (
+                "interrupts_kept",
+                "ki_protected",
+                "ki_unprotected",
+                "wait_in_parts",
+            ),
             "._json": ("load_json",),
             "._listening": ("BACKLOG", "address_of", "host_of_url", "listen"),
             "._log": ("announce", "log_event", "log_first_failure", "log_unexpected"),
@@ -107,13 +115,14 @@ else:
             "._options": ("explains",),
             "._pipes": ("from_pipe", "to_pipe"),
             "._processes": (
+                "APART",
                 "START_ERRORS",
                 "ChildProcess",
+                "ProcessGroup",
                 "ServerProcess",
+                "command_on_windows",
                 "environment_of",
                 "process_arguments",
-                "signal_group",
-                "start_failure",
                 "start_failure",
             ),
             "._serve": ("Endpoint", "ServeOptions", "ServePlan", "ServeSettings", "serve_plan"),
@@ -135,6 +144,7 @@ else:
     )
 
 __all__ = [
+    "APART",
     "BACKLOG",
     "ENVIRONMENT",
     "START_ERRORS",
@@ -149,6 +159,7 @@ __all__ = [
     "DriverOptions",
     "DriverSettings",
     "Endpoint",
+    "ProcessGroup",
     "ServeOptions",
     "ServePlan",
     "ServeSettings",
@@ -164,6 +175,7 @@ __all__ = [
     "allowed_addresses",
     "announce",
     "client_parts",
+    "command_on_windows",
     "connect_failure",
     "connect_unix",
     "connection_info",
@@ -198,8 +210,8 @@ __all__ = [
     "serve_plan",
     "server_parts",
     "set_options",
-    "signal_group",
     "start_failure",
     "text_of",
     "to_pipe",
+    "wait_in_parts",
 ]

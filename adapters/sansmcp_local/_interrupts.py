@@ -7,12 +7,20 @@ delayed in the main thread, unless the program has a SIGINT handler of its own.
 from __future__ import annotations
 
 import contextlib
+import math
 import signal
 import threading
-from collections.abc import Generator
+import time
+from collections.abc import Callable, Generator
 from types import FrameType
+from typing import TypeVar
 
 import sansmcp
+
+_T = TypeVar("_T")
+
+_SIGNALS_NOTICED_WITHIN = 0.2
+"""Seconds after which a main thread that waits runs handlers of signals."""
 
 _is_allowed = True
 _has_come = False
@@ -59,6 +67,30 @@ def ki_unprotected() -> Generator[None]:
         if _is_main():
             _raise_if_come()
         yield
+
+
+def wait_in_parts(wait: Callable[[float | None], _T], until: float) -> _T:
+    """Wait, and in the main thread no longer than the handlers of signals may be late.
+
+    Only the main thread runs them, and a signal does not end each of its waits: on Windows Ctrl-C
+    ends neither ``select()`` nor a wait for a lock, and elsewhere a signal that has interrupted
+    another thread ends none.
+
+    Args:
+        wait: waits for some seconds, or without a limit if it is called with None; what it returns
+            is true if what it waits for has happened.
+        until: the time on ``time.monotonic()`` at which to stop waiting; ``math.inf`` for never.
+
+    Returns:
+        What ``wait`` has returned last.
+    """
+    while True:
+        left = max(0.0, until - time.monotonic())
+        if not _is_main():
+            return wait(None if left == math.inf else left)
+        result = wait(min(left, _SIGNALS_NOTICED_WITHIN))
+        if result or left <= _SIGNALS_NOTICED_WITHIN:
+            return result
 
 
 @contextlib.contextmanager

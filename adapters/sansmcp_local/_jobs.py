@@ -10,12 +10,11 @@ if sys.platform == "win32":
     _kernel32 = ctypes.WinDLL("kernel32", use_last_error=True)
     _kernel32.CreateJobObjectW.restype = wintypes.HANDLE
     _kernel32.OpenProcess.restype = wintypes.HANDLE
-    for _name in ("SetInformationJobObject", "AssignProcessToJobObject", "TerminateJobObject"):
-        getattr(_kernel32, _name).restype = wintypes.BOOL
+    _ntdll = ctypes.WinDLL("ntdll")
 
     _EXTENDED_LIMITS = 9  # JobObjectExtendedLimitInformation
     _KILL_ON_CLOSE = 0x2000  # JOB_OBJECT_LIMIT_KILL_ON_JOB_CLOSE
-    _ASSIGN = 0x0101  # PROCESS_TERMINATE | PROCESS_SET_QUOTA
+    _RIGHTS = 0x0901  # PROCESS_TERMINATE | PROCESS_SET_QUOTA | PROCESS_SUSPEND_RESUME
 
     class _Limits(ctypes.Structure):
         """JOBOBJECT_EXTENDED_LIMIT_INFORMATION."""
@@ -32,42 +31,35 @@ if sys.platform == "win32":
         )
 
     class Job:
-        """A process, and all that it starts from now on.
+        """A process that was started suspended, and all that it starts.
 
         They end with :meth:`end`, and when this process ends, however it does: Windows closes the
-        job then. What the process has started before it is put into the job is not in it; that is
-        the time between two calls of the system.
+        job then.
         """
 
         def __init__(self, pid: int) -> None:
-            """Put a process into a new job. Raises OSError, also if the process has ended."""
-            self._handle = wintypes.HANDLE(_checked(_kernel32.CreateJobObjectW(None, None)))
-            try:
-                limits = _Limits(flags=_KILL_ON_CLOSE)
-                size = ctypes.sizeof(limits)
-                _checked(
-                    _kernel32.SetInformationJobObject(
-                        self._handle, _EXTENDED_LIMITS, ctypes.byref(limits), size
-                    )
-                )
-                process = wintypes.HANDLE(_checked(_kernel32.OpenProcess(_ASSIGN, 0, pid)))
-                try:
-                    _checked(_kernel32.AssignProcessToJobObject(self._handle, process))
-                finally:
-                    _kernel32.CloseHandle(process)
-            except OSError:
-                _kernel32.CloseHandle(self._handle)
-                raise
+            """Put a process into a new job, and let it run.
+
+            If the system allows no job, as in a job that admits none in it, the process alone ends
+            with :meth:`end`. Raises OSError if there is no such process.
+            """
+            self._job = wintypes.HANDLE(_kernel32.CreateJobObjectW(None, None))
+            self._process = wintypes.HANDLE(_kernel32.OpenProcess(_RIGHTS, 0, pid))
+            if not self._process:
+                raise ctypes.WinError(ctypes.get_last_error())
+            limits = _Limits(flags=_KILL_ON_CLOSE)
+            _kernel32.SetInformationJobObject(
+                self._job, _EXTENDED_LIMITS, ctypes.byref(limits), ctypes.sizeof(limits)
+            )
+            _kernel32.AssignProcessToJobObject(self._job, self._process)
+            _ntdll.NtResumeProcess(self._process)
 
         def end(self) -> None:
             """End all processes of the job. Without effect if they have ended."""
-            _kernel32.TerminateJobObject(self._handle, 1)
+            _kernel32.TerminateJobObject(self._job, 1)
+            _kernel32.TerminateProcess(self._process, 1)
 
         def __del__(self) -> None:
             """Close the job, which ends what is left of it."""
-            _kernel32.CloseHandle(self._handle)
-
-    def _checked(result: int | None) -> int:
-        if not result:
-            raise ctypes.WinError(ctypes.get_last_error())
-        return result
+            for handle in (self._job, self._process):
+                _kernel32.CloseHandle(handle)

@@ -1,7 +1,7 @@
 """Server processes of clients: their arguments, their process effects, and their end.
 
-They are started with ``start_new_session=True``, so each leads a process group of its own. On
-Windows each is put into a job object instead.
+Each has no terminal, so Ctrl-C in ours does not reach it, and leads a process group of its own. On
+Windows each has a console without a window, and is started suspended and put into a job object.
 """
 
 from __future__ import annotations
@@ -26,10 +26,23 @@ from sansmcp.errors import LocalProtocolError, check_type
 from sansmcp.process import ProcessPart, ProcessStartFailed
 from sansmcp.types import assert_never, hide_program
 
-if sys.platform == "win32":
-    from ._jobs import Job
-else:
+if sys.platform != "win32":
     import signal
+
+    APART: Mapping[str, Any] = {"start_new_session": True}
+    """The keyword arguments for ``Popen`` with which Ctrl-C in our terminal is not for a process.
+
+    On Windows the process gets a console without a window, also if we have none.
+    """
+    _SUSPENDED = APART
+else:
+    from subprocess import CREATE_NO_WINDOW
+
+    from ._jobs import Job
+
+    _CREATE_SUSPENDED = 0x4
+    APART: Mapping[str, Any] = {"creationflags": CREATE_NO_WINDOW}
+    _SUSPENDED: Mapping[str, Any] = {"creationflags": CREATE_NO_WINDOW | _CREATE_SUSPENDED}
 
 _READ_BY_CMD = frozenset('&|<>^%!"\r\n')
 """What ``cmd.exe`` reads in the arguments of a batch file."""
@@ -97,6 +110,8 @@ def process_arguments(
 ) -> dict[str, Any]:
     """Return the keyword arguments for ``Popen``, or a similar function, for a server process.
 
+    The caller owes a :class:`ProcessGroup`: on Windows the process does not run before.
+
     Raises:
         LocalProtocolError: as of :func:`environment_of`.
     """
@@ -106,7 +121,7 @@ def process_arguments(
         "stderr": PIPE,
         "env": environment_of(env, inherit_env=inherit_env),
         "cwd": cwd,
-        "start_new_session": True,
+        **_SUSPENDED,
     }
 
 
@@ -124,14 +139,41 @@ def start_failure(error: Exception) -> ProcessStartFailed:
     return ProcessStartFailed(reason)
 
 
+class ProcessGroup:
+    """A process that was started with :func:`process_arguments`, and all that it starts.
+
+    On POSIX that is the process group that it leads; what becomes a daemon has left it. On Windows
+    it is a job object, which nothing leaves.
+    """
+
+    def __init__(self, pid: int) -> None:
+        """Note a process that has just been started. On Windows, put it into a job, and let it run.
+
+        Raises OSError on Windows, if there is no such process.
+        """
+        self._pid = pid
+        self._is_killed = False
+        if sys.platform == "win32":
+            self._job = Job(pid)
+
+    def signal(self, *, kill: bool) -> None:
+        """Terminate or kill the processes. Without effect if they have ended or were killed.
+
+        Windows knows no request to end, so both are the same there.
+        """
+        if sys.platform == "win32":
+            self._job.end()
+        elif not self._is_killed:  # after a kill, the pid may soon be that of another process
+            self._is_killed = kill
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._pid, signal.SIGKILL if kill else signal.SIGTERM)
+
+
 class ChildProcess(ABC):
     """A process and its pipes. A subclass does the I/O, in its own concurrency model."""
 
-    _pid: int | None = None
-    if sys.platform == "win32":
-        _job: Job | None = None
+    _group: ProcessGroup | None = None
     _is_left = False
-    _is_killed = False
 
     def __init__(self, feed: Callable[[ProcessPart], None]) -> None:
         """Set up the process; ``feed`` gets its output, and its end, as parts."""
@@ -147,24 +189,12 @@ class ChildProcess(ABC):
 
     def _has_started(self, pid: int) -> None:
         """Note the process that :meth:`signal` ends. To be called at once when it has started."""
-        self._pid = pid
-        if sys.platform == "win32":
-            with contextlib.suppress(OSError):  # it has ended already
-                self._job = Job(pid)
+        self._group = ProcessGroup(pid)
 
     def signal(self, *, kill: bool) -> None:
-        """Terminate or kill the process, and all that it has started.
-
-        Windows knows no request to end, so both are the same there.
-        """
-        if sys.platform == "win32":
-            if self._job is not None:
-                self._job.end()
-            return
-        # After a kill, the pid may soon be that of another process.
-        if self._pid is not None and not self._is_killed:
-            self._is_killed = kill
-            signal_group(self._pid, kill=kill)
+        """Terminate or kill the process, and all that it has started; see :class:`ProcessGroup`."""
+        if self._group is not None:
+            self._group.signal(kill=kill)
 
     @abstractmethod
     def leave(self) -> None:
@@ -218,15 +248,6 @@ def _perform(
             child.signal(kill=True)
         case _ as impossible:
             assert_never(impossible)
-
-
-def signal_group(pid: int, *, kill: bool) -> None:
-    """Terminate or kill the process group of a process; without effect if it has ended. POSIX."""
-    if sys.platform != "win32":
-        with contextlib.suppress(ProcessLookupError, PermissionError):
-            os.killpg(pid, signal.SIGKILL if kill else signal.SIGTERM)
-        return
-    raise NotImplementedError
 
 
 def command_on_windows(command: Sequence[str], env: Mapping[str, str]) -> tuple[str, ...]:

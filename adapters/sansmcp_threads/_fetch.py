@@ -15,7 +15,14 @@ from sansmcp.drivers.client import RequestHandler
 from sansmcp.effects import AbortExchange, OpenExchange, TransportEffect
 from sansmcp.http import ResponsePart, Unsent
 from sansmcp.types import Unpack
-from sansmcp_local import connect_failure, explains, interrupts_kept, ki_unprotected, new_client
+from sansmcp_local import (
+    connect_failure,
+    explains,
+    interrupts_kept,
+    ki_unprotected,
+    new_client,
+    wait_in_parts,
+)
 
 from ._client import ConcurrentClient, check_plain
 from ._thread_pool import ThreadPool
@@ -141,8 +148,9 @@ class FetchClient(ConcurrentClient):
             yield
 
     def wait(self, is_done: Callable[[], bool], timeout: float | None = None) -> bool:
+        deadline = math.inf if timeout is None else time.monotonic() + timeout
         with self.using(), ki_unprotected():
-            return self._changed.wait_for(is_done, timeout)
+            return wait_in_parts(partial(self._changed.wait_for, is_done), deadline)
 
     def flush(self) -> None:
         self.run_pending()  # the threads send

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import select
 import signal
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -468,6 +470,20 @@ def test_a_line_of_each_side_is_one_that_this_side_writes_or_refused(
         assert first == second, "a line says one thing"
         read.add(first)
     assert read == WRITTEN[side, has_exchange]
+
+
+def test_what_a_server_process_has_started_ends_with_it(tmp_path: Path) -> None:
+    asked = {"t": 0, "from": "client", "body": '{"id": 1, "method": "ping"}\n'}
+    held = tmp_path / "held"
+    os.mkfifo(held)
+    script = 'exec 3>"$0"; sleep 1000 & cat > /dev/null'
+    reader = os.open(held, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        run("replay", recording(tmp_path, asked), "--", "sh", "-c", script, str(held))
+        assert select.select([reader], [], [], 20)[0], "it runs"
+        assert os.read(reader, 1) == b""
+    finally:
+        os.close(reader)
 
 
 def test_what_a_server_process_logs_is_shown_line_by_line(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sansmcp import LocalProtocolError
-from sansmcp_local import environment_of, signal_group
+from sansmcp_local import ProcessGroup, environment_of
 from sansmcp_local._processes import check_batch_arguments
 
 PARENT = """
@@ -40,25 +40,27 @@ def parent() -> Iterator[subprocess.Popen[str]]:
         assert process.stdout is not None
         assert [process.stdout.readline() for _ in range(2)] == ["\n", "\n"]
         yield process
-        signal_group(process.pid, kill=True)
+        ProcessGroup(process.pid).signal(kill=True)
 
 
 def test_all_of_a_group_is_told_and_made_to_end(parent: subprocess.Popen[str]) -> None:
     assert parent.stdout is not None
-    signal_group(parent.pid, kill=False)
+    group = ProcessGroup(parent.pid)
+    group.signal(kill=False)
     assert parent.wait(timeout=20) == -signal.SIGTERM
     assert parent.stdout.readline() == "child told\n"
-    signal_group(parent.pid, kill=True)  # the group is there as long as anybody is in it
+    group.signal(kill=True)  # the group is there as long as anybody is in it
     assert parent.stdout.read() == ""
 
 
 def test_a_group_that_is_gone(parent: subprocess.Popen[str]) -> None:
-    signal_group(parent.pid, kill=True)
+    group = ProcessGroup(parent.pid)
+    group.signal(kill=True)
     assert parent.wait(timeout=20) == -signal.SIGKILL
     assert parent.stdout is not None
     assert parent.stdout.read() == ""
     for kill in (False, True):
-        signal_group(parent.pid, kill=kill)
+        group.signal(kill=kill)
     assert os.getpgrp() != parent.pid
 
 

@@ -59,7 +59,8 @@ def call(client: sansmcp_threads.FetchClient, **arguments: Any) -> Any:
     return client.call_tool("tool", arguments, timeout=MOMENT)
 
 
-def test_an_interrupt_ends_the_wait_and_cancels_the_call() -> None:
+@pytest.mark.parametrize("interrupted", ["the thread that waits", "another thread"])
+def test_an_interrupt_ends_the_wait_and_cancels_the_call(interrupted: str) -> None:
     main = threading.main_thread().ident
     assert main is not None
 
@@ -67,9 +68,12 @@ def test_an_interrupt_ends_the_wait_and_cancels_the_call() -> None:
         if exchange.message["params"]["arguments"]:
             echo(exchange)
         else:
-            signal.pthread_kill(main, signal.SIGINT)
+            here = interrupted == "another thread"
+            signal.pthread_kill(threading.get_ident() if here else main, signal.SIGINT)
+            assert raised.wait(MOMENT)  # and not when the call has timed out
             exchange.wait_until_gone()
 
+    raised = threading.Event()
     with (
         FakeServer({"tools/call": interrupt}) as server,
         sansmcp_threads.connect(
@@ -77,7 +81,8 @@ def test_an_interrupt_ends_the_wait_and_cancels_the_call() -> None:
         ) as client,
     ):
         with pytest.raises(KeyboardInterrupt):
-            call(client)
+            client.call_tool("tool", {}, timeout=2 * MOMENT)
+        raised.set()
         server.wait_for("notifications/cancelled")
         assert call(client, a=1) == {"a": 1}
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler

@@ -1,16 +1,19 @@
 """What Windows does differently, on Windows or under wine: ``make windows``.
 
 Each test was seen to fail before: modules of POSIX were imported, pipes were selected, processes
-left others behind, errors had no text.
+left others behind, errors had no text, Ctrl-C was noticed when the wait had ended.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import ctypes
+import importlib
+import socket
 import subprocess
 import sys
-import time
+from ctypes import wintypes
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +25,9 @@ import sansmcp_blocking
 from sansmcp import Disconnected, LocalProtocolError, ProcessEnded
 from sansmcp_stores import SqliteStore
 
-PATIENCE = 60.0
+PATIENCE = 120.0
+SLOW: Any = {"connect_timeout": PATIENCE}
+"""Python starts slowly under wine, on a machine with much other work."""
 LOOPS = ("ProactorEventLoop", "SelectorEventLoop")
 SERVER = """
 import asyncio, subprocess, sys, sansmcp, sansmcp_asyncio, sansmcp_blocking
@@ -54,10 +59,8 @@ print("stopped")
 """
 TEXT = 1_000_000 * "x"
 CHILD = """
-import time
-open({alive!r}, "w").close()
-time.sleep(5)
-open({survived!r}, "w").close()
+import socket
+socket.create_connection(("127.0.0.1", {port})).recv(1)
 """
 
 
@@ -83,31 +86,109 @@ def output_of(*arguments: str) -> str:
 
 @pytest.mark.parametrize("kind", ["asyncio", "blocking"])
 def test_blocking_clients_and_servers_on_stdio(kind: str) -> None:
-    with sansmcp_blocking.connect(stdio(kind)) as client:
+    with sansmcp_blocking.connect(stdio(kind), **SLOW) as client:
         assert client.list_tools()["tools"] == []
         assert client.call_tool("echo", {"text": TEXT})["echo"] == {"text": TEXT}
 
 
-@pytest.mark.parametrize("loop", LOOPS)
-def test_what_a_server_has_started_ends_with_it(loop: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("start", [*LOOPS, "blocking"])
+def test_what_a_server_has_started_ends_with_it(start: str) -> None:
     """By a job object; the SelectorEventLoop of Windows cannot start processes."""
-    alive, survived = tmp_path / "alive", tmp_path / "survived"
-    child = CHILD.format(alive=str(alive), survived=str(survived))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(PATIENCE)
+        child = {"child": CHILD.format(port=listener.getsockname()[1])}
 
-    async def main() -> None:
-        async with sansmcp_asyncio.connect(stdio("asyncio")) as client:
-            result = await client.call_tool("start", {"child": child, "text": TEXT})
-            assert result["echo"]["text"] == TEXT
-            for _ in range(600):
-                if alive.exists():
-                    break
-                await asyncio.sleep(0.1)
+        async def main() -> socket.socket:
+            async with sansmcp_asyncio.connect(stdio("asyncio"), **SLOW) as client:
+                await client.call_tool("start", child)
+                return listener.accept()[0]
 
-    with contextlib.closing(getattr(asyncio, loop)()) as running:
-        running.run_until_complete(main())
-    assert alive.exists()
-    time.sleep(6)
-    assert not survived.exists()
+        if start == "blocking":
+            with sansmcp_blocking.connect(stdio("asyncio"), **SLOW) as client:
+                client.call_tool("start", child)
+                witness = listener.accept()[0]
+        else:
+            with contextlib.closing(getattr(asyncio, start)()) as running:
+                witness = running.run_until_complete(main())
+        with witness:
+            witness.settimeout(PATIENCE)
+            with contextlib.suppress(ConnectionResetError):
+                assert witness.recv(1) == b""
+
+
+def test_a_server_does_not_run_before_it_is_in_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What it started before would not be in the job."""
+    suspensions: list[int] = []
+
+    job: Any = vars(importlib.import_module("sansmcp_local._processes"))["Job"]
+
+    def new_job(pid: int) -> Any:
+        suspensions.extend(suspensions_of(pid))
+        return job(pid)
+
+    monkeypatch.setattr("sansmcp_local._processes.Job", new_job)
+    with sansmcp_blocking.connect(stdio("blocking"), **SLOW) as client:
+        client.ping()
+    for loop in LOOPS:
+        with contextlib.closing(getattr(asyncio, loop)()) as running:
+            running.run_until_complete(connect_and_ping())
+    assert suspensions == [1, 1, 1]
+
+
+async def connect_and_ping() -> None:
+    async with sansmcp_asyncio.connect(stdio("asyncio"), **SLOW) as client:
+        await client.ping()
+
+
+class Thread(ctypes.Structure):
+    """THREADENTRY32."""
+
+    _fields_ = (
+        *(("size", wintypes.DWORD), ("usage", wintypes.DWORD), ("id", wintypes.DWORD)),
+        *(
+            ("process", wintypes.DWORD),
+            ("priorities", wintypes.LONG * 2),
+            ("flags", wintypes.DWORD),
+        ),
+    )
+
+
+def suspensions_of(pid: int) -> list[int]:
+    """How often each thread of a process is suspended."""
+    found: list[int] = []
+    if sys.platform == "win32":
+        kernel32 = ctypes.windll.kernel32
+        snapshot, thread = kernel32.CreateToolhelp32Snapshot(0x4, 0), Thread(ctypes.sizeof(Thread))
+        more = kernel32.Thread32First(snapshot, ctypes.byref(thread))
+        while more:
+            if thread.process == pid:
+                opened = kernel32.OpenThread(0x2, 0, thread.id)  # THREAD_SUSPEND_RESUME
+                found.append(kernel32.SuspendThread(opened))
+                kernel32.ResumeThread(opened)
+                kernel32.CloseHandle(opened)
+            more = kernel32.Thread32Next(snapshot, ctypes.byref(thread))
+        kernel32.CloseHandle(snapshot)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "seen"),
+    [
+        ("http", "interrupted, still connected"),
+        ("threads", "interrupted, still connected"),
+        ("stdio", "interrupted, still connected, the server runs"),
+        ("server", "interrupted"),
+    ],
+)
+def test_ctrl_c_interrupts_what_waits_and_is_not_for_servers(kind: str, seen: str) -> None:
+    """A client's ``select()``, its wait for a lock, and the wait for a server; in a console."""
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.windows.interrupted", kind],
+        capture_output=True,
+        encoding="utf-8",
+        timeout=PATIENCE,
+    )
+    assert (done.returncode, ", ".join(done.stdout.splitlines())) == (0, seen), done.stderr
 
 
 def test_a_program_that_is_not_there() -> None:
@@ -122,7 +203,7 @@ def test_batch_files_are_found_and_get_no_arguments_that_cmd_would_read(
     program = tmp_path / "server.py"
     program.write_text(SERVER, encoding="utf-8")
     monkeypatch.setenv("PATH", str(tmp_path), prepend=";")
-    with sansmcp_blocking.connect(["npx", str(program), "asyncio"]) as client:
+    with sansmcp_blocking.connect(["npx", str(program), "asyncio"], **SLOW) as client:
         assert client.list_tools()["tools"] == []
     with pytest.raises(LocalProtocolError, match=r"(?i)npx\.cmd is a batch file"):
         sansmcp_blocking.connect(["npx", "a&calc"])
