@@ -179,12 +179,13 @@ def escaped(char: str) -> str:
     return f"\\u{code:04x}"
 
 
-_USER = re.compile(
-    r"^([a-zA-Z][a-zA-Z0-9+.-]*:(?=//)|(?:https?|socks[0-9]?[ah]?):)?(//)?.*@",
-    re.DOTALL | re.IGNORECASE,
+_SCHEMES = (
+    r"https?|http\+unix|wss?|ftp|socks[0-9]?[ah]?|rediss?|unix|sqlite|mysql|postgres(?:ql)?|"
+    r"mongodb(?:\+srv)?|amqps?"
 )
-"""User and password, after a scheme. What is before a colon without ``//`` can be a token, as in
-``TOKEN:@host``, unless it is the scheme of a server or a proxy.
+_USER = re.compile(rf"^((?:{_SCHEMES}):)?(//)?.*@", re.DOTALL | re.IGNORECASE)
+"""User and password, after a scheme. What is before a colon can be a token, as in ``TOKEN:@host``
+and ``TOKEN://x@host``, unless it is the scheme of a server, a proxy or a store.
 """
 _QUERY = re.compile(r"[?#].*", re.DOTALL)
 _LONG_PART = re.compile(r"(?<=/)(?<!://)[^/]{20,}")

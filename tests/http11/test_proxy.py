@@ -128,6 +128,7 @@ def test_a_proxy_that_is_named_is_for_all_other_hosts() -> None:
         ("socks:/u:secret@proxy.corp", "no // after its scheme; only HTTP proxies"),
         ("http:u:secret@proxy.corp:3128", "no // after its scheme; only HTTP proxies"),
         ("https:u:sec://ret@proxy.corp", "no // after its scheme; only HTTP proxies"),
+        ("secret://u@proxy.corp:3128", "Only HTTP proxies are supported"),
         ("http://u:secret@", "Not the URL of a proxy"),
         ("http://u:secret@proxy.corp:x", "Not the URL of a proxy"),
         ("http://u:secret@proxy .corp", "Not the URL of a proxy"),
