@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mimetypes
 import os
 import queue
 import shutil
@@ -13,12 +14,12 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
+from contextlib import ExitStack, contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlencode
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 
@@ -31,11 +32,16 @@ PATIENCE = 120
 """Seconds for a browser to start and to do everything, on a busy machine."""
 
 
-class Site:
-    """An origin with one page; ``results`` is what the page has seen."""
+def own_page(path: str) -> bytes:
+    """Return the page of this folder, for the root of a site."""
+    return PAGE.read_bytes() if path == "/" else b""
 
-    def __init__(self) -> None:
-        self.results: queue.SimpleQueue[dict[str, Any]] = queue.SimpleQueue()
+
+class Site:
+    """An origin, whose files a function returns; ``results`` is what its pages have seen."""
+
+    def __init__(self, read: Callable[[str], bytes] = own_page) -> None:
+        self.results: queue.SimpleQueue[Any] = queue.SimpleQueue()
         results = self.results
 
         class Handler(BaseHTTPRequestHandler):
@@ -43,15 +49,16 @@ class Site:
                 pass
 
             def do_GET(self) -> None:
-                self._answer(200, PAGE.read_bytes() if self.path.startswith("/?") else b"")
+                path = urlsplit(self.path).path
+                self._answer(read(path), mimetypes.guess_type(path)[0] or "text/html")
 
             def do_POST(self) -> None:
                 results.put(json.loads(self.rfile.read(int(self.headers["content-length"]))))
-                self._answer(200, b"")
+                self._answer(b"", "text/html")
 
-            def _answer(self, status: int, body: bytes) -> None:
-                self.send_response(status)
-                self.send_header("content-type", "text/html")
+            def _answer(self, body: bytes, kind: str) -> None:
+                self.send_response(200)
+                self.send_header("content-type", kind)
                 self.send_header("content-length", str(len(body)))
                 self.end_headers()
                 self.wfile.write(body)
@@ -64,9 +71,9 @@ class Site:
 
 
 @contextmanager
-def site() -> Generator[Site, None, None]:
-    """Serve a page in threads."""
-    running = Site()
+def site(read: Callable[[str], bytes] = own_page) -> Generator[Site, None, None]:
+    """Serve pages in threads."""
+    running = Site(read)
     thread = threading.Thread(target=running.server.serve_forever, args=(0.05,))
     thread.start()
     try:
@@ -84,9 +91,9 @@ def listens(port: int) -> bool:
 
 
 @contextmanager
-def server(kind: str, origin: str) -> Generator[str, None, None]:
-    """Run a server in a process; gives its URL."""
-    port = free_port()
+def server(kind: str, origin: str, port: int | None = None) -> Generator[str, None, None]:
+    """Run a server in a process, at a free port by default; gives its URL."""
+    port = port or free_port()
     words = [sys.executable, "-m", "tests.browser.server", kind, str(port), origin]
     with subprocess.Popen(words) as process:
         try:
@@ -101,7 +108,7 @@ def server(kind: str, origin: str) -> Generator[str, None, None]:
 
 
 @contextmanager
-def browser(url: str) -> Generator[None, None, None]:
+def browser(url: str, *options: str) -> Generator[None, None, None]:
     """Open a page in Chromium."""
     program = shutil.which("chromium")
     if program is None:
@@ -111,7 +118,8 @@ def browser(url: str) -> Generator[None, None, None]:
         pytest.skip(reason)
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as profile:
         words = [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run"]
-        words += ["--disable-dev-shm-usage", f"--user-data-dir={profile}", url]
+        words += ["--disable-dev-shm-usage", f"--user-data-dir={profile}"]
+        words += [*options, url]
         quiet = subprocess.DEVNULL
         with subprocess.Popen(words, stdout=quiet, stderr=quiet, start_new_session=True) as process:
             try:
@@ -141,3 +149,22 @@ def test_pages_of_other_origins(kind: str) -> None:
         "delete": 200,
     }
     assert refused == dict.fromkeys(seen, "TypeError: Failed to fetch")
+
+
+REBOUND = "rebound.example"
+"""The name of a page that leads to another server once the page has been loaded."""
+
+
+def test_a_page_that_has_rebound_its_name() -> None:
+    """To the browser the server is then of the page's own origin; the server sees another name."""
+    page = PAGE.with_name("rebound.html").read_bytes()
+    with site() as reports, ExitStack() as running:
+        with site(lambda path: page if path == "/" else b"") as evil:
+            port = evil.server.server_port
+            url = f"http://{REBOUND}:{port}/?{urlencode({'reports': reports.origin})}"
+            running.enter_context(browser(url, f"--host-resolver-rules=MAP {REBOUND} {HOST}"))
+            assert reports.results.get(timeout=PATIENCE) == "loaded"
+        running.enter_context(server("asyncio", reports.origin, port))
+        seen = reports.results.get(timeout=PATIENCE)
+    refusal = [403, "host_not_allowed"]
+    assert seen == {"POST": refusal, "GET": refusal, "DELETE": refusal, "OPTIONS": refusal}
