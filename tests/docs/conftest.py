@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import subprocess
 import sys
@@ -16,6 +15,8 @@ from .documents import ROOT
 @pytest.fixture(scope="session")
 def site(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
     """The site, built as ``make docs`` builds it, but elsewhere, and once for all workers."""
+    import fcntl  # not on Windows, where tests of other pages run
+
     if sys.version_info < (3, 11):
         pytest.skip("on Python 3.10, mkdocstrings does not work with its pymdown-extensions")
     folder = tmp_path_factory.getbasetemp()

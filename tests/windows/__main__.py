@@ -4,7 +4,8 @@ CPython comes in an sdist of PyPI, by its hash, and packages as wheels for Windo
 Windows: it lacks what trio's I/O manager needs, the functions that jiter's wheel is linked with,
 and access lists that mean something. What passes here is likely to work there, and no more.
 
-Without arguments: the core's tests of codecs, clients, servers and HTTP, then ``on_windows.py``.
+Without arguments: the core's tests of codecs, clients, servers and HTTP, then ``on_windows.py``,
+then the programs and commands of the tutorial.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ PACKAGES = ("attrs", "h11", "msgspec", "argcomplete", "rich", "trio")
 TESTING = ("cffi", "colorama", "hypothesis", "pytest", "pytest-trio")
 
 CORE = ("codecs", "client", "http11", "server")
-HERE = "tests/windows/on_windows.py"
+REST = ("tests/windows/on_windows.py", "tests/docs/test_tutorial.py")
 
 
 def prepare() -> None:
@@ -101,7 +102,7 @@ def main() -> None:
     if shutil.which("wine") is None:
         sys.exit("This needs wine: apt-get install --no-install-recommends wine wine64")
     prepare()
-    chosen = sys.argv[1:] or [*(f"tests/{each}" for each in CORE), HERE]
+    chosen = sys.argv[1:] or [*(f"tests/{each}" for each in CORE), *REST]
     sys.exit(run("-m", "pytest", "-q", "-p", "no:cacheprovider", *chosen))
 
 
