@@ -147,10 +147,12 @@ class Lease(StoreOperation):
         self.on_append_done()
 
     def on_append_behind(self) -> None:
-        """The store has lost the lease: begin it anew."""
+        """The store has lost the lease: begin it anew, at once, since others still count."""
         self._is_appending = False
         self._logs.drop("", self._core.instance)
         self._seq = 1
+        if self._users:
+            self._append(is_last=False)
 
     def may_repeat(self, effect: StoreEffect) -> bool:
         """The next entry may be too late, and one that is stored soon shows that writes work."""
@@ -238,7 +240,9 @@ class Peer(StoreOperation):
             return  # the last follower has left while the lease was read
         core = self._peers.core
         has_ended = False
-        if page is not None and page.last.seq != self._seq:
+        if page is None:
+            self._seq = 0  # lost; its writer begins anew, and may soon be at the same number
+        elif page.last.seq != self._seq:
             self._seq, self._alive_at = page.last.seq, core.now
             has_ended = page.last.final
             self._compare_clocks(page)

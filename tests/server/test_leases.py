@@ -425,6 +425,38 @@ def test_a_lease_whose_end_the_store_has_lost_is_begun_anew() -> None:
     assert reason_of(resumed) == "instance_lost"
 
 
+def test_a_lease_that_was_lost_counts_as_new_at_the_number_that_was_last_seen() -> None:
+    first, second = instances = Instances()
+    _, _, (resumed,) = followed(first, second)
+    key = key_of_lease(first)
+    instances.wait(LEASE / 2)
+    seen = instances.store.read(key, 0, limit=10, max_bytes=10_000)
+    assert seen is not None
+    wait(LEASE / 3, second)  # it sees the last entry
+    del instances.store._logs[key]  # noqa: SLF001  # pyright: ignore[reportPrivateUsage]
+    wait(LEASE * 0.4, second)  # it sees that there is none
+    instances.store.append(key, seen.entries, token="begun anew", now=0)
+    wait(LEASE * 0.7, second)
+    assert not resumed.ended
+
+
+def test_a_lease_that_the_store_has_lost_is_begun_anew_at_once() -> None:
+    first, second = instances = Instances()
+    followed(first, second)
+    key = key_of_lease(first)
+    instances.wait(LEASE / 2)
+    lose_end(instances.store, key)
+    lose_end(instances.store, key_of_lease(second))
+    instances.wait(LEASE / 3)
+    page = instances.store.read(key, 0, limit=10, max_bytes=10_000)
+    assert page is not None
+    assert page.last.seq == 1
+    instances.wait(LEASE / 3)
+    page = instances.store.read(key, 0, limit=10, max_bytes=10_000)
+    assert page is not None
+    assert page.last.seq == 2
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_lease_that_is_read_when_the_last_reader_leaves_is_not_read_again(fails: bool) -> None:
     first, second = instances = Instances()
