@@ -43,7 +43,7 @@ from ..store import Entry, Page, StreamKey
 from ..timers import Timer
 from .core import ServerCore
 from .logs import Logs, StoreOperation
-from .records import write_members
+from .records import RecordTooNewError, read_members, record_in, write_members
 
 _LOG = ".lease"
 
@@ -164,13 +164,12 @@ class Lease(StoreOperation):
         return True
 
 
-def _time_of(data: bytes) -> float | None:
-    """Return when an entry was written; None if it does not say so."""
+def _time_of(entry: Entry) -> float | None:
+    """Return when an entry was written; None if it does not say so, or only to a later version."""
     try:
-        record = json.as_object(json.decode(data, _MAX_DEPTH)) or {}
-    except RemoteProtocolError:  # such as the empty entries of an earlier version
+        time = read_members(record_in(entry), _MAX_DEPTH).get("time")
+    except (RemoteProtocolError, RecordTooNewError):  # empty if it is of an earlier version
         return None
-    time = record.get("time")
     return time if json.is_finite(time) else None
 
 
@@ -260,7 +259,7 @@ class Peer(StoreOperation):
     def _compare_clocks(self, page: Page) -> None:
         """Report if the first new entry was written at a time at which it cannot have been."""
         clock = self._peers.core.options.wall_clock
-        time = _time_of(page.entries[0].data) if page.entries else None
+        time = _time_of(page.entries[0]) if page.entries else None
         if clock is None or time is None:
             return
         ahead, behind = time - clock(), time - self._known_at

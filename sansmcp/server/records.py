@@ -49,8 +49,8 @@ def record_in(entry: Entry) -> bytes:
 
 def read_members(data: bytes, max_depth: int) -> dict[str, Any]:
     """Return the members of a record. Raises RecordTooNewError if it is not for this version."""
-    members: dict[str, Any] = json.decode(data, max_depth)
-    if members.get(_READER, VERSION) > VERSION:
+    members = json.as_object(json.decode(data, max_depth))
+    if members is None or members.get(_READER, VERSION) > VERSION:
         raise RecordTooNewError
     return members
 

@@ -13,19 +13,20 @@ import pytest
 
 from sansmcp import AppendResult, Entry, EntryKind, EventId, MemoryStore, Page, StreamKey
 from sansmcp.messages import Request
+from sansmcp.server.leases import lease_key
 from sansmcp.server.legacy.parked_calls import ParkedCall
-from sansmcp.server.legacy.sessions import RECORD
+from sansmcp.server.legacy.sessions import RECORD, LegacySession
 from sansmcp.server.legacy.shared_logs import SharedEntry
 from sansmcp.server.legacy.streams import WriterDeclaration, place_of
 from sansmcp.server.modern.task_operation import task_key
 from sansmcp.server.modern.task_record import Reentry, TaskRecord
-from sansmcp.server.records import RecordTooNewError
+from sansmcp.server.records import RecordTooNewError, write_head
 from sansmcp.tasks import CANCEL, GET, UPDATE
 
-from .harness import PING, expect, methods, report_progress_all
+from .harness import PING, RawExchange, ServerHarness, expect, methods, report_progress_all
 from .instances import Instances
 from .modern.task_harness import ADA, NAME, TaskInstances
-from .test_leases import LEASE, followed, reason_of, wait
+from .test_leases import LEASE, differences, followed, reason_of, wait, with_clocks
 from .test_parked_calls import answer_to, ask
 
 STORED = Path(__file__).parent / "stored"
@@ -63,6 +64,11 @@ DECODERS: dict[str, Callable[[bytes], Any]] = {
     "parked-call": ParkedCall.decode,
     "writer": declaration_in,
 }
+
+
+def stored(name: str) -> bytes:
+    """What a version has stored."""
+    return (STORED / name).read_bytes().removesuffix(b"\n")
 
 
 def later(data: bytes, **members: Any) -> bytes:
@@ -108,7 +114,7 @@ def records_of_a_later_version(
 
 @pytest.mark.parametrize("name", RECORDS)
 def test_records_of_version_1_are_read_and_written_as_they_were(name: str) -> None:
-    data = (STORED / f"{name}-1.json").read_bytes().strip()
+    data = stored(f"{name}-1.json")
     assert DECODERS[name](data) == RECORDS[name]
     assert RECORDS[name].encode() == data
 
@@ -135,12 +141,116 @@ def test_a_record_that_this_version_must_not_read_is_not_read(name: str) -> None
         DECODERS[name](later(RECORDS[name].encode(), reader=2))
 
 
+SHARED = SharedEntry("i", 7, b'{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}')
+
+
+def test_heads_of_version_1_are_read_and_written_as_they_were() -> None:
+    data = stored("shared-1.txt")
+    assert SharedEntry.decode(data) == SHARED
+    assert SHARED.encode() == data
+    assert write_head(".notify", 3, SHARED.data) == stored("forwarded-1.txt")
+    entry = Entry(1, stored("forwarded-1.txt"), kind=EntryKind.FORWARDED)
+    assert place_of(entry) == (".notify", 3)
+
+
 def test_heads_of_entries_may_have_further_words() -> None:
-    assert SharedEntry.decode(b"i 7 new\n{}") == SharedEntry("i", 7, b"{}")
-    assert place_of(Entry(1, b"log 7 new\n{}", kind=EntryKind.FORWARDED)) == ("log", 7)
+    def with_a_word(name: str) -> bytes:
+        head, _, rest = stored(name).partition(b"\n")
+        return head + b" new\n" + rest
+
+    assert SharedEntry.decode(with_a_word("shared-1.txt")) == SHARED
+    entry = Entry(1, with_a_word("forwarded-1.txt"), kind=EntryKind.FORWARDED)
+    assert place_of(entry) == (".notify", 3)
+
+
+def test_an_entry_of_version_1_that_refreshes_a_log_is_read() -> None:
+    data = stored("kept-1.txt")
+    assert data == b"2 " + WRITER.encode()
+    for each in (data, later(data)):
+        declared = WriterDeclaration.of(Entry(3, each, kind=EntryKind.KEPT))
+        assert declared is not None
+        assert attrs.evolve(declared, unknown=WRITER.unknown) == WRITER
+    with pytest.raises(RecordTooNewError):
+        WriterDeclaration.of(Entry(3, later(data, reader=2), kind=EntryKind.KEPT))
 
 
 # At a server, which goes on
+
+SESSION = StreamKey("", "session-of-version-1", RECORD)
+
+
+def ping_of_stored_session(record: bytes) -> tuple[ServerHarness, RawExchange]:
+    """A request of a session whose record is in the store, at an instance that never saw it."""
+    harness = ServerHarness(store=MemoryStore(), shared_store=True)
+    harness.store.append(SESSION, (Entry(1, record),), token="t", now=0.0)
+    return harness, harness.post(PING, SESSION.session)
+
+
+def test_a_session_of_version_1_is_written_as_it_was() -> None:
+    instances = Instances(assume_multi_turn=True)
+    session = instances.open_session(capabilities={"elicitation": {}})
+    page = instances.store.read(StreamKey("", session, RECORD), 0, limit=9, max_bytes=999)
+    assert page is not None
+    assert page.last.data == stored("session-1.json")
+
+
+@pytest.mark.parametrize("change", [bytes, later])
+def test_a_session_of_version_1_is_read(change: Callable[[bytes], bytes]) -> None:
+    harness, talk = ping_of_stored_session(change(stored("session-1.json")))
+    assert talk.status == 200
+    (session,) = harness.server.sessions
+    assert isinstance(session, LegacySession)
+    assert (session.revision.name, session.client_info) == (
+        "2025-11-25",
+        {"name": "bench", "version": "1"},
+    )
+    assert (session.client_capabilities, session.multi_turn) == ({"elicitation": {}}, True)
+
+
+@pytest.mark.parametrize("record", [later(stored("session-1.json"), reader=2), b"[]"])
+def test_a_session_that_needs_a_later_reader_is_refused(record: bytes) -> None:
+    harness, talk = ping_of_stored_session(record)
+    expect(talk, 503, "record_too_new", code=-32603)
+    assert harness.server.sessions == ()
+
+
+INSTANCE = "instance-0-000000000001"
+"""The first one of ``Instances`` and ``with_clocks``."""
+
+
+def test_a_lease_of_version_1_is_written_as_it_was() -> None:
+    first, _ = instances = Instances(wall_clock=lambda: 1700000000.5)
+    report_progress_all(first, first.call(first.open_session())[1], "a")
+    page = instances.store.read(lease_key(INSTANCE), 0, limit=9, max_bytes=999)
+    assert page is not None
+    assert page.last.data == stored("lease-1.json")
+
+
+@pytest.mark.parametrize("is_later", [False, True])
+def test_the_time_of_a_lease_of_version_1_is_read(is_later: bool) -> None:
+    lease = stored("lease-1.json")
+    assert lives_with(later(lease) if is_later else lease)
+
+
+@each_change
+def test_the_time_of_a_lease_that_is_too_new_is_not_read(change: Callable[[Entry], Entry]) -> None:
+    assert not lives_with(stored("lease-1.json"), change)
+
+
+def lives_with(lease: bytes, change: Callable[[Entry], Entry] = attrs.evolve) -> bool:
+    """Let an instance follow another one, whose entries all say the same time.
+
+    Returns whether it has noticed that the other one's clock is wrong. In any case the entries show
+    that the other one is alive.
+    """
+    first, second = with_clocks(0.0, 0.0)
+    _, _, (resumed,) = followed(first, second)
+    for number in range(9):
+        entry = change(Entry(2 + number, lease))
+        first.store.append(lease_key(INSTANCE), (entry,), token=f"{number}", now=first.now)
+        wait(LEASE / 3, second)
+    assert not resumed.ended
+    return differences(second) != []
 
 
 @each_change
