@@ -250,11 +250,18 @@ def relaying(relay: FaultProxy) -> Generator[str, None, None]:
             with suppress(asyncio.CancelledError):
                 loop.run_until_complete(task)
 
+        def stop() -> None:
+            # sock_accept() of CPython 3.11 raises InvalidStateError if it is cancelled in the step
+            # in which a connection comes. The loop of Windows has no readers, and completes it.
+            with suppress(NotImplementedError):
+                loop.remove_reader(listener)
+            task.cancel()
+
         running = threading.Thread(target=run, daemon=True)
         running.start()
         try:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
         finally:
-            loop.call_soon_threadsafe(task.cancel)
+            loop.call_soon_threadsafe(stop)
             running.join()
             loop.close()
