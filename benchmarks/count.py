@@ -152,9 +152,7 @@ def server_call(kind: str, version: str, parser: Any, *, has_key: bool = False) 
     """
 
     async def make() -> Go:
-        protocol, wire, port = await connected(
-            app(kind), http11=parser.HTTP11, sessions=False, reclaim=has_key
-        )
+        protocol, wire, port = await connected(app(kind), http11=parser.HTTP11, sessions=False)
         about = {EXTENSION: f"..{0:032x},{0:032x}"} if has_key else {}
         request = post(message("tools/call", {**_ECHO, "_meta": about}, version), port, version)
         numbers = itertools.count(1)
@@ -259,7 +257,6 @@ def client_call(version: str, *, has_key: bool = False) -> Row:
             "http://127.0.0.1:9/mcp",
             versions=(version,),
             standalone_stream=False,
-            reclaim=has_key,
         ).__aenter__()
 
         async def go(times: int) -> None:

@@ -1,6 +1,6 @@
 """What becomes of 100 calls whose connections are cut: ``python -m benchmarks.cuts``.
 
-Client and server are this library, with ``reclaim=True`` and else all defaults. Each call takes up
+Client and server are this library, with all defaults. Each call takes up
 to 0.8 s and reports its progress four times. Each connection is cut after a number of bytes that is
 drawn from a uniform distribution, in either direction, so that some 80 cuts hit the calls. The
 network is simulated in virtual time: the same seed gives the same cuts.

@@ -27,7 +27,6 @@ class ScriptCall:
     method: str
     params: Params | None = None
     on_progress: OnProgress[None] | None = attrs.field(default=None, kw_only=True)
-    idempotent: bool | None = attrs.field(default=None, kw_only=True)
 
 
 Script: TypeAlias = Generator[ScriptCall, Any, None]

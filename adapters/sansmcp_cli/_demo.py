@@ -4,11 +4,10 @@ A relay between the client and the server breaks connections in the middle of re
 tool itself disconnects its client in the middle of its work (SEP-1699). The tools log each run, so
 executions are counted beside results.
 
-At 2026-07-28, the default revision of a client, streams cannot be resumed. There the calls are
-marked as idempotent, and a call whose response breaks is repeated from its beginning; only the
-progress reports of the last attempt count. At 2025-11-25 streams are resumed. There no call is
-marked, and each runs once. After that, calls with input requests move from one process to another
-(see ``_demo_input``).
+At 2026-07-28, the default revision of a client, each call has a key, by which the client asks for
+the rest if the response breaks (docs/reclaim.md). At 2025-11-25 streams are resumed. No call is
+marked as idempotent, and each runs once. After that, calls with input requests move from one
+process to another (see ``_demo_input``).
 """
 
 from __future__ import annotations
@@ -54,7 +53,7 @@ def add_to(commands: Commands) -> None:
         help="watch calls survive a server and a network that disconnect",
         description="Make calls over a network that breaks, and calls that go from one process to "
         "another; count results and executions. The exit status is 1 if any result is lost or "
-        "comes twice, or a tool runs more often than the revision promises.",
+        "comes twice, or a tool runs more than once for a call.",
         usage="sansmcp demo [options]",
         epilog=examples("demo", "demo --seed 7 --revision 2025-11-25 --trace"),
     )
@@ -121,15 +120,15 @@ def _show(options: argparse.Namespace) -> int:
 class _Accident:
     """Cuts a connection in the middle of a response.
 
-    If it is cut before the first event id has arrived, the client cannot know whether the server
-    got its request, and cannot safely repeat the call. So unless calls may be repeated, only
+    If a call without a key is cut before the first event id has arrived, the client cannot know
+    whether the server got its request, and cannot safely repeat it. So unless calls have keys, only
     responses that can be resumed are cut.
     """
 
     _left: int
     """Bytes of responses that the connection still passes on."""
     _cuts_anywhere: bool
-    """True if all calls may be repeated."""
+    """True if all calls have keys."""
     _response: bytes = b""
     """The bytes received since the last request, until the response can be resumed."""
     _can_resume: bool = False
@@ -181,17 +180,11 @@ class Part:
         """Make the calls to the server at ``port``."""
         self._executions = executions
         default = " (default)" if self._revision == MODERN_VERSIONS[-1] else ""
-        how = (
-            "resumable, no call is marked idempotent"
-            if self._resumes
-            else "not resumable, so the calls are marked idempotent"
-        )
-        self._write(f"{self._revision}{default}: {how}")
-        # A call that must be passed on whole needs connections that pass on enough bytes.
-        longest = 1000 if self._resumes else 3000
+        how = "streams are resumed" if self._resumes else "calls have keys"
+        self._write(f"{self._revision}{default}: {how}, no call is marked idempotent")
 
         def fate(number: int) -> _Accident:
-            return _Accident(self._chance.randint(300, longest), not self._resumes)
+            return _Accident(self._chance.randint(300, 1000), not self._resumes)
 
         relay = FaultProxy(lambda: ("127.0.0.1", port), fate, self._note, is_quiet=True)
         settings: ConnectSettings = {
@@ -223,8 +216,6 @@ class Part:
 
         def count(report: ProgressReceived) -> None:
             call.handle = report.call
-            if not self._resumes and report.progress == 1:
-                call.reports.clear()  # a new attempt
             call.reports[report.progress] += 1
 
         arguments = {"steps": _STEPS, "delay": 0.05, "retry": 0.1, "call": number}
@@ -233,7 +224,6 @@ class Part:
                 "tools/call",
                 tool_params("slow", arguments),
                 on_progress=count,
-                idempotent=None if self._resumes else True,
             )
         except sansmcp.CallError as error:
             print_line(f"demo: {self._revision}, call {number} failed: {error}", sys.stderr)
@@ -241,7 +231,7 @@ class Part:
         call.is_done = True
         ran = self._executions()[str(number)]
         disconnects = self._disconnects[call.handle]
-        how = "resumed" if self._resumes else "called again"
+        how = "resumed" if self._resumes else "reclaimed"
         self._write(
             f"  call {number}: {_times(disconnects, 'disconnect')}, "
             f"{how + ', ' if disconnects else ''}"
@@ -262,20 +252,15 @@ class Part:
             lost=sum(map(_lost, self._calls)),
             duplicated=sum(self._duplicated(call, executions) for call in self._calls),
         )
-        if counts.executions == counts.calls:
-            why = "each call ran once"
-        elif self._resumes:
-            why = "calls did not run once each"
-        else:
-            why = "the revision cannot resume, so calls marked idempotent ran again"
+        ran_once = counts.executions == counts.calls
+        why = "each call ran once" if ran_once else "calls did not run once each"
         self._write(f"{self._revision}: {counts}: {why}")
         return counts
 
     def _duplicated(self, call: _Call, executions: Counter[str]) -> int:
-        """Return the number of duplicate reports, and of runs that the revision does not allow."""
-        promised = 1 if self._resumes else 1 + self._disconnects[call.handle]
+        """Return the number of duplicate reports, and of runs after the first."""
         reports = sum(times - 1 for times in call.reports.values())
-        return reports + max(executions[str(call.number)] - promised, 0)
+        return reports + max(executions[str(call.number)] - 1, 0)
 
 
 def _lost(call: _Call) -> int:

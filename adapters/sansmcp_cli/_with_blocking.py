@@ -32,12 +32,7 @@ def run_calls(
         running = script(client.connected)
         call = next_call(running, None)
         while call is not None:
-            pending = client.start_call(
-                call.method,
-                call.params,
-                on_progress=call.on_progress,
-                idempotent=call.idempotent,
-            )
+            pending = client.start_call(call.method, call.params, on_progress=call.on_progress)
             call = next_call(running, _outcome(client, pending, show))
 
 

@@ -25,12 +25,7 @@ async def run_calls_with(
         call = next_call(running, None)
         while call is not None:
             try:
-                outcome = await client.call(
-                    call.method,
-                    call.params,
-                    on_progress=call.on_progress,
-                    idempotent=call.idempotent,
-                )
+                outcome = await client.call(call.method, call.params, on_progress=call.on_progress)
             except sansmcp.CallError as error:
                 outcome = error
             call = next_call(running, outcome)

@@ -356,7 +356,7 @@ class ClientOptions:
     )
     http11: Http11Parser | None = None
     cache: bool = False
-    reclaim: bool = False
+    reclaim: bool = True
     tasks: bool = True
     result_types: Mapping[str, str] = attrs.field(
         default=None, converter=_result_types, validator=_check_result_types

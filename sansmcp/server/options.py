@@ -212,7 +212,7 @@ class ServerOptions:
     task_poll_interval: float = attrs.field(default=1.0, validator=_check_interval)
     wall_clock: Callable[[], float] | None = None
     retry: float | None = attrs.field(default=None, validator=_check_retry)
-    reclaim: bool = False
+    reclaim: bool = True
     state_signer: StateSigner | None = attrs.field(
         default=None, validator=instance_of_type((StateSigner, NoneType))
     )

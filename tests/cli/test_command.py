@@ -176,16 +176,15 @@ def test_the_demonstration_counts_executions(adapter: str) -> None:
         if found[0] in ways
     ]
     assert [calls for calls, *_ in parts] == [3, 3, 3]
-    (_, _, newest), (_, disconnects, resumed), (_, _, rounds) = parts
-    assert newest >= 3
+    (_, cuts, reclaimed), (_, disconnects, resumed), (_, _, rounds) = parts
+    assert cuts >= 3  # a response is longer than what a connection carries
     assert disconnects >= 3  # the tool lets its client go once in each call
-    assert resumed == 3
+    assert (reclaimed, resumed) == (3, 3)
     assert rounds == 9
     totals = [sum(column) for column in zip(*parts, strict=True)]
     last = shown.out.splitlines()[-1]
     assert re.fullmatch(f"demo: {COUNTS}, 0 lost, 0 duplicated", last)
     assert list(map(int, re.findall(r"\d+", last)[:3])) == totals
-    assert ("ran again" in text) == (newest > 3)
 
 
 def test_the_demonstration_fits_the_terminal() -> None:
@@ -204,7 +203,6 @@ def test_the_demonstration_fits_the_terminal() -> None:
         "20",
         "  ",
         "calls ",
-        "so calls ",
         "demo: ",
         "3 ",
     )
@@ -275,9 +273,9 @@ class Faking:
         ("2025-11-25", range(1, 7), 1, 2, 0, 1),
         ("2025-11-25", range(2, 7), 1, 1, 1, 0),
         ("2025-11-25", [1, *range(1, 7)], 1, 1, 0, 1),
-        ("2026-07-28", [1, *range(1, 7)], 1, 2, 0, 0),
-        ("2026-07-28", range(1, 7), 1, 3, 0, 1),
-        ("2026-07-28", range(1, 7), 0, 2, 0, 1),
+        ("2026-07-28", range(1, 7), 1, 1, 0, 0),
+        ("2026-07-28", [1, *range(1, 7)], 1, 1, 0, 1),
+        ("2026-07-28", range(1, 7), 1, 2, 0, 1),
     ],
 )
 def test_what_the_demonstration_counts(

@@ -23,6 +23,7 @@ from sansmcp_cli._recording import Recorder
 
 from ..client.modern.test_call_keys import KeyedHarness, secret
 from .conftest import run_in_process
+from .test_replay import played
 
 URL = "http://a.example/mcp"
 ODD = 'C:\\u002f\\users\\"ß'
@@ -53,7 +54,7 @@ class Server:
 @contextmanager
 def serving() -> Generator[tuple[Server, str], None, None]:
     server = Server()
-    with sansmcp_blocking.serve(server.app, http=("127.0.0.1", 0), reclaim=True) as running:
+    with sansmcp_blocking.serve(server.app, http=("127.0.0.1", 0)) as running:
         yield server, running.url
 
 
@@ -64,7 +65,7 @@ def recording(
     """Connect a client that makes keys, and record what it does."""
     with file.open("w", encoding="utf-8") as lines:
         recorder = Recorder(lines, url, redacts=redacts)
-        with sansmcp_blocking.connect(url, reclaim=True, observer=recorder) as client:
+        with sansmcp_blocking.connect(url, observer=recorder) as client:
             yield client
 
 
@@ -101,6 +102,16 @@ def test_a_recorded_call_is_sent_again_without_its_key(tmp_path: Path, redacts: 
     assert [call["arguments"]["text"] for call in server.params] == [ODD, "2"]
     instance = json.loads(declared)["result"]["capabilities"]["extensions"][EXTENSION]["place"]
     assert instance not in json.dumps(calls)
+
+
+def test_a_recording_that_is_served_answers_a_call_with_another_key(tmp_path: Path) -> None:
+    file, again = tmp_path / "a.jsonl", tmp_path / "b.jsonl"
+    with serving() as (_, url), recording(file, url, redacts=True) as client:
+        assert echo(client, text="1") == {"text": "1"}
+    with played(file) as url, recording(again, url, redacts=True) as client:
+        assert echo(client, text="1") == {"text": "1"}
+    (called,) = sent_in(lines_in(again), "tools/call")
+    assert called["params"]["_meta"][EXTENSION] == "..."
 
 
 def test_the_key_of_a_cancellation_is_not_recorded(tmp_path: Path) -> None:

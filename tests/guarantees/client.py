@@ -1,7 +1,8 @@
 """A client that makes one call, on any adapter.
 
 ``python -m tests.guarantees.client ADAPTER URL REVISION ARGUMENTS`` makes it in its own process, to
-be killed. With ``--task`` it starts the call as a task, and prints the id.
+be killed. With ``--task`` it starts the call as a task, and prints the id. With ``--without-keys``
+the call has no key.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import sansmcp_blocking
 import sansmcp_trio
 
 
-def settings_for(revision: str) -> dict[str, Any]:
+def settings_for(revision: str, *, reclaim: bool) -> dict[str, Any]:
     """The settings of a client that speaks one revision and reconnects quickly."""
     return {
         "versions": (revision,),
@@ -32,6 +33,7 @@ def settings_for(revision: str) -> dict[str, Any]:
             idle_connection_timeout=0.01, stream_idle_timeout=1.0, post_timeout=5.0
         ),
         "standalone_stream": False,
+        "reclaim": reclaim,
     }
 
 
@@ -118,10 +120,11 @@ def start_task(adapter: str, url: str, settings: dict[str, Any], arguments: dict
 def main() -> None:
     """Make the call that the arguments describe."""
     adapter, url, revision, arguments, *options = sys.argv[1:]
-    if options == ["--task"]:
-        start_task(adapter, url, settings_for(revision), json.loads(arguments))
+    settings = settings_for(revision, reclaim="--without-keys" not in options)
+    if "--task" in options:
+        start_task(adapter, url, settings, json.loads(arguments))
     else:
-        OneCall(json.loads(arguments)).make(adapter, url, settings_for(revision))
+        OneCall(json.loads(arguments)).make(adapter, url, settings)
 
 
 if __name__ == "__main__":

@@ -30,6 +30,11 @@ class Journal:
         lines = self.path.read_text().splitlines() if self.path.exists() else []
         return [step for name, step in map(str.split, lines) if name == call]
 
+    def calls(self, step: str) -> list[str]:
+        """The calls that have done a step, each as often as it did."""
+        lines = self.path.read_text().splitlines() if self.path.exists() else []
+        return [name for name, done in map(str.split, lines) if done == step]
+
     def wait_for(self, call: str, *steps: str) -> None:
         """Wait until the journal has one of these steps; raises TimeoutError after 30 seconds."""
         deadline = time.monotonic() + 30

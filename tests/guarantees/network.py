@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import socket
 import threading
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 
 import attrs
@@ -19,6 +20,8 @@ class _Link:
     is_silent: bool = False
     is_held: bool = False
     """True if the response to a call is held back."""
+    left: float = math.inf
+    """Bytes that it still carries, in both directions together."""
 
     def cut(self) -> None:
         """Break both directions."""
@@ -29,12 +32,18 @@ class _Link:
 
 @attrs.define(eq=False)
 class Network:
-    """Passes connections on to one server at a time."""
+    """Passes connections on to one server at a time, or to several in turn."""
 
     port: int
     """Where new connections go."""
+    other_ports: tuple[int, ...] = ()
+    """Where they go as well, in turn."""
+    carried: Callable[[], float] = attrs.field(default=lambda: math.inf, init=False)
+    """Returns how many bytes the next connection carries before it breaks."""
     connections: int = attrs.field(default=0, init=False)
     """How many have been passed on."""
+    breaks: int = attrs.field(default=0, init=False)
+    """How many broke after the bytes that they carry."""
     carries_an_event: bool = attrs.field(default=False, init=False)
     """A server has sent an event with an id."""
     holds_responses: bool = attrs.field(default=False, init=False)
@@ -59,11 +68,13 @@ class Network:
             while True:
                 client, _ = listener.accept()
                 try:
-                    server = socket.create_connection(("127.0.0.1", self.port))
+                    ports = (self.port, *self.other_ports)
+                    port = ports[self.connections % len(ports)]
+                    server = socket.create_connection(("127.0.0.1", port))
                 except OSError:  # the server is being replaced
                     client.close()
                     continue
-                link = _Link(client, server)
+                link = _Link(client, server, left=self.carried())
                 self._links.append(link)
                 self.connections += 1
                 for ends in ((client, server), (server, client)):
@@ -82,6 +93,11 @@ class Network:
             while data := source.recv(65536):
                 link.is_held |= self.holds_responses and b'"tools/call"' in data
                 is_response = source is link.server
+                if len(data) > link.left:
+                    self.breaks += 1
+                    sink.sendall(data[: int(link.left)])
+                    break
+                link.left -= len(data)
                 if not link.is_silent and not (is_response and link.is_held):
                     sink.sendall(data)
                     self.carries_an_event |= b"\nid:" in data
@@ -90,9 +106,9 @@ class Network:
 
 
 @contextmanager
-def network(port: int) -> Generator[tuple[Network, str], None, None]:
+def network(port: int, *other_ports: int) -> Generator[tuple[Network, str], None, None]:
     """Run a network in a thread; gives it and the origin that clients connect to."""
-    between = Network(port)
+    between = Network(port, other_ports)
     with socket.create_server(("127.0.0.1", 0)) as listener:
         running = threading.Thread(target=between.run, args=(listener,), daemon=True)
         running.start()

@@ -14,7 +14,7 @@ HEADING = "What cuts a call"
 BY_DEFAULT = (
     "2024-11-05 (HTTP+SSE)",
     "the same, kept in memory (default)",
-    "2026-07-28, no task",
+    "2026-07-28, no task (default)",
 )
 """The columns that the README has."""
 

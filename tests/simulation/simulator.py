@@ -554,7 +554,6 @@ class World:
             "authentication": self.authentication,
             "protected_resource": None if self.issuer is None else self.issuer.resource,
             "limits": self.limits,
-            "reclaim": self.has_keys,
         }
         if "rate limit" in self.features:
             self.settings["rate_limit"] = RateLimit(
@@ -794,7 +793,6 @@ class World:
                 known_servers=self.known_servers,
                 limits=self.limits,
                 tasks=follows_tasks,
-                reclaim=self.has_keys,
                 trace=self._tracer(name),
                 http11=self._http11(name),
                 **credentials,

@@ -18,6 +18,7 @@ import attrs
 from sansmcp import BodyData
 from sansmcp.effects import ClientEffect, OpenExchange
 from sansmcp.http import RequestPart, ResponsePart
+from sansmcp.reclaim import EXTENSION
 from sansmcp.trace import Tracer
 
 STREAM = "text/event-stream"
@@ -128,9 +129,15 @@ def _in_session(spy: Spy, session: str, *, multi_turn: bool) -> Iterator[Attempt
 
 
 def _with_state(spy: Spy, principal: str, arguments: dict[str, Any]) -> Attempt:
-    """The request with answers, and with the state that was given for it."""
+    """The request with answers, and with the state that was given for it.
+
+    It has no key (docs/reclaim.md): with that of the call it would be refused as a copy, or because
+    it is for another process, before the state is read.
+    """
+    asked = spy.call["params"]
     params = {
-        **spy.call["params"],
+        **asked,
+        "_meta": {name: value for name, value in asked["_meta"].items() if name != EXTENSION},
         "arguments": arguments,
         "requestState": spy.state,
         "inputResponses": dict.fromkeys("abc", ANSWER),

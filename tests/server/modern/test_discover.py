@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from sansmcp import App
 from sansmcp.events import CallReceived
+from sansmcp.reclaim import EXTENSION
 
 from ..harness import JSON
 from ..pipe_harness import Pipe
@@ -13,7 +16,7 @@ from .harness import MODERN, SERVER_INFO, ModernServerHarness, meta, modern, mod
 
 requirement = pytest.mark.requirement
 
-RESULT = {
+RESULT: dict[str, Any] = {
     "resultType": "complete",
     "supportedVersions": [MODERN, "2025-11-25", "2025-06-18", "2025-03-26", "2024-11-05"],
     "capabilities": {
@@ -27,6 +30,8 @@ RESULT = {
     "cacheScope": "private",
     "_meta": {SERVER_INFO: {"name": "bench", "version": "1"}},
 }
+KEYS = {EXTENSION: {"place": "token-000000000001.0", "timeoutSeconds": 60.0}}
+"""What the server tells on HTTP of the keys of calls."""
 
 
 @requirement(
@@ -37,7 +42,8 @@ def test_what_a_server_tells() -> None:
     harness = ModernServerHarness(modern_app())
     talk = harness.ask(modern("d", "server/discover"))
     assert (talk.status, talk.header("content-type"), talk.ended) == (200, JSON, True)
-    assert talk.json == {"jsonrpc": "2.0", "id": "d", "result": RESULT}
+    on_http = {**RESULT, "capabilities": {**RESULT["capabilities"], "extensions": KEYS}}
+    assert talk.json == {"jsonrpc": "2.0", "id": "d", "result": on_http}
     assert harness.events == []
     assert not harness.server.is_busy
 

@@ -229,7 +229,8 @@ def test_a_handler_decides_itself() -> None:
 def test_the_extension_is_declared() -> None:
     app = App("a", "1", capabilities={"tasks": {"list": {}}, "extensions": {"a.b/c": {}}})
     app.handler("tools/call", task="optional")(nothing)
-    found = TaskHarness(app).ask(modern(1, "server/discover")).json["result"]["capabilities"]
+    harness = TaskHarness(app, reclaim=False)
+    found = harness.ask(modern(1, "server/discover")).json["result"]["capabilities"]
     assert found == {"tools": {}, "extensions": {"a.b/c": {}, EXTENSION: {}}}
 
 
