@@ -18,11 +18,13 @@ from . import (
     client_connections,
     client_endings,
     client_stdio,
+    client_stdio_v2,
     client_streams,
     client_unix,
     server_calls,
     server_http,
     server_stdio,
+    server_stdio_v2,
     server_stopping,
     server_streams,
     server_unix,
@@ -44,14 +46,26 @@ from .tools import stdio_app
 def client_checks() -> tuple[Check[ClientUnderTest], ...]:
     """Return the checks that every client has to pass."""
     return checks_in(
-        client_calls, client_streams, client_endings, client_connections, client_stdio, client_unix
+        client_calls,
+        client_streams,
+        client_endings,
+        client_connections,
+        client_stdio,
+        client_stdio_v2,
+        client_unix,
     )
 
 
 def server_checks() -> tuple[Check[ServerUnderTest], ...]:
     """Return the checks that every server has to pass."""
     return checks_in(
-        server_calls, server_streams, server_http, server_stopping, server_stdio, server_unix
+        server_calls,
+        server_streams,
+        server_http,
+        server_stopping,
+        server_stdio,
+        server_stdio_v2,
+        server_unix,
     )
 
 

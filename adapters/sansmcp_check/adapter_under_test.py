@@ -10,7 +10,7 @@ from __future__ import annotations
 import abc
 import enum
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias
 
 from sansmcp.app import App
 from sansmcp.authentication import Authenticator
@@ -27,6 +27,9 @@ class Feature(enum.Enum):
 
     STDIO = "stdio"
     """Client: starts server processes. Server: serves on standard input and output."""
+
+    STDIO_V2 = "stdio-v2"
+    """Beside STDIO, the same for HTTP/2 on the pipes, a preview; the checks need the package h2."""
 
     CONCURRENCY = "concurrency"
     """Client: several HTTP requests can be in flight at once: calls, responses to the server's
@@ -127,11 +130,18 @@ class ClientUnderTest(Protocol):
         target: str | Sequence[str],
         *,
         request_handlers: Mapping[str, Answer],
+        transport: Literal["stdio-v2"] | None = None,
         **settings: Unpack[ClientSettings],
     ) -> ConnectedClient:
         """Connect to a URL, or to a command. Raise CallError as the adapter does.
 
         Do not set a setting that the check leaves out, except for defaults of the adapter.
+
+        Args:
+            target: the URL or the command.
+            request_handlers: functions that answer server requests, by method.
+            transport: the setting of that name; given only with Feature.STDIO_V2.
+            settings: further settings.
         """
 
 
@@ -197,5 +207,10 @@ class ServerUnderTest(Protocol):
         """
 
     @abc.abstractmethod
-    def stdio_command(self) -> Sequence[str]:
-        """Return a command that serves :func:`stdio_app` on stdio. Needs Feature.STDIO."""
+    def stdio_command(self, stdio: Literal[True, "v2"] = True) -> Sequence[str]:
+        """Return a command that serves :func:`stdio_app` on stdio. Needs Feature.STDIO.
+
+        Args:
+            stdio: the setting of that name; ``"v2"`` for stdio-v2 is given only with
+                Feature.STDIO_V2.
+        """

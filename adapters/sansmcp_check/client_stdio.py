@@ -18,12 +18,15 @@ from .check import MOMENT, client_check, expect, raises, same, stays_the_same
 from .clients import LEGACY, call, connected, notified, start, until
 
 
-class _Program:
+class Program:
     """The command of a server. On exit it checks that all processes of the server have ended."""
 
-    def __init__(self, manners: str = "polite", processes: int = 1) -> None:
+    def __init__(
+        self, manners: str = "polite", processes: int = 1, transport: str = "stdio"
+    ) -> None:
         self._manners = manners
         self._processes = processes
+        self._transport = transport
 
     def __enter__(self) -> Self:
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -39,13 +42,14 @@ class _Program:
         with self._listener:
             for _ in range(self._processes if error is None else 0):
                 with self.witness() as process:
-                    expect(_hears(process) == b"", "a process of the server is still running")
+                    expect(hears(process) == b"", "a process of the server is still running")
 
     @property
     def command(self) -> list[str]:
         program = Path(__file__).with_name("stdio_program.py")
         port = self._listener.getsockname()[1]
-        return [sys.executable, "-IS", str(program), str(port), self._manners]
+        isolated = "-IS" if self._transport == "stdio" else "-I"  # h2 is in the site-packages
+        return [sys.executable, isolated, str(program), str(port), self._manners, self._transport]
 
     def witness(self) -> socket.socket:
         """Accept the connection that the next process opens to report outside of stdio."""
@@ -54,7 +58,7 @@ class _Program:
         return process
 
 
-def _hears(process: socket.socket) -> bytes | None:
+def hears(process: socket.socket) -> bytes | None:
     """Return what a process reports: ``b""`` if it has ended, None if it has sent nothing."""
     try:
         return process.recv(100)
@@ -68,7 +72,7 @@ def calls_to_a_process(subject: ClientUnderTest) -> None:
 
     Perform the effects of the process in order, and feed all of its output and its exit.
     """
-    with _Program() as program, connected(subject, program.command, versions=LEGACY) as client:
+    with Program() as program, connected(subject, program.command, versions=LEGACY) as client:
         same(client.connected.transport, "stdio", "the transport")
         for text in ("a\u2028ä😀", "x" * 5_000_000):
             expect(call(client, {"text": text}) == {"text": text}, "the result is another one")
@@ -85,7 +89,7 @@ def the_environment_of_a_process(subject: ClientUnderTest) -> None:
     secret = "SANSMCP_CHECK_SECRET"
     os.environ[secret] = "x"
     try:
-        with _Program() as program, connected(subject, program.command, versions=LEGACY) as client:
+        with Program() as program, connected(subject, program.command, versions=LEGACY) as client:
             found = call(client, {"variables": [secret, "PATH"]})
     finally:
         del os.environ[secret]
@@ -98,7 +102,7 @@ def standard_error_is_read(subject: ClientUnderTest) -> None:
 
     Read standard error at all times, also while reading its standard output is paused.
     """
-    with _Program() as program, connected(subject, program.command, versions=LEGACY) as client:
+    with Program() as program, connected(subject, program.command, versions=LEGACY) as client:
         events = client.events()
         log = "noted\n" + "x" * 200_000 + "\n"
         same(call(client, {"log": log}), {"log": log}, "the result")
@@ -111,7 +115,7 @@ def a_process_that_crashes(subject: ClientUnderTest) -> None:
 
     Feed StdoutClosed, StderrClosed and ProcessExited as they happen.
     """
-    with _Program() as program, connected(subject, program.command, versions=LEGACY) as client:
+    with Program() as program, connected(subject, program.command, versions=LEGACY) as client:
         arguments = {"log": "out of memory\n", "exit": 3}
         error = raises(Disconnected, lambda: call(client, arguments), "a call that crashes")
         cause = error.__cause__
@@ -156,7 +160,7 @@ def a_process_that_does_not_end(subject: ClientUnderTest) -> None:
     next_deadline() while closing.
     """
     with (
-        _Program("stubborn", processes=2) as program,
+        Program("stubborn", processes=2) as program,
         connected(subject, program.command, versions=LEGACY, close_timeout=0.1) as client,
     ):
         same(call(client, {"a": 1}), {"a": 1}, "the result")
@@ -173,7 +177,7 @@ def output_that_nobody_takes(subject: ClientUnderTest) -> None:
     limits = Limits(max_queued_events=8)
     heard: list[bytes | None] = []
     with (
-        _Program(processes=0) as program,
+        Program(processes=0) as program,
         connected(subject, program.command, versions=LEGACY, limits=limits) as client,
         program.witness() as process,
     ):
@@ -182,7 +186,7 @@ def output_that_nobody_takes(subject: ClientUnderTest) -> None:
         pending = start(client, {"flood": count})
 
         def hears_something() -> bytes | None:
-            heard.append(_hears(process))
+            heard.append(hears(process))
             return heard[-1]
 
         until(client, hears_something, "the flood")
@@ -198,7 +202,7 @@ def nothing_is_left_of_processes(subject: ClientUnderTest) -> None:
     """A closed client leaves no thread and no pipe, also after several runs."""
 
     def once() -> None:
-        with _Program() as program, connected(subject, program.command, versions=LEGACY) as client:
+        with Program() as program, connected(subject, program.command, versions=LEGACY) as client:
             call(client)
 
     stays_the_same(once)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 from sansmcp.base_client import CallSettings
 from sansmcp.client.options import ClientSettings, ReconnectPolicy
@@ -29,13 +29,18 @@ def connected(
     subject: ClientUnderTest,
     target: str | Sequence[str],
     request_handlers: Mapping[str, Answer] | None = None,
+    transport: Literal["stdio-v2"] | None = None,
     **settings: Unpack[ClientSettings],
 ) -> Generator[ConnectedClient]:
     """Connect a client for the block, without a standalone stream and with fast reconnection."""
     settings.setdefault("standalone_stream", False)
     settings.setdefault("reconnect", SOON)
     settings.setdefault("timeout", MOMENT)
-    client = subject.connect(target, request_handlers=request_handlers or {}, **settings)
+    handlers = request_handlers or {}
+    if transport is None:
+        client = subject.connect(target, request_handlers=handlers, **settings)
+    else:
+        client = subject.connect(target, request_handlers=handlers, transport=transport, **settings)
     try:
         yield client
     finally:

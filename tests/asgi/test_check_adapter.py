@@ -62,7 +62,7 @@ class AsgiServers:
     ) -> AsgiRunning:
         return AsgiRunning(self._host, asgi_app(app, graceful_timeout=graceful_timeout, **settings))
 
-    def stdio_command(self) -> Any:
+    def stdio_command(self, stdio: Any = True) -> Any:
         raise NotImplementedError
 
 

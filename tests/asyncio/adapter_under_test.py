@@ -10,7 +10,7 @@ import sys
 import threading
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import sansmcp
 import sansmcp_asyncio
@@ -167,15 +167,16 @@ class AsyncioServers:
             loop.end()
             raise
 
-    def stdio_command(self) -> list[str]:
-        return [sys.executable, "-m", __name__, self._kind]
+    def stdio_command(self, stdio: Literal[True, "v2"] = True) -> list[str]:
+        return [sys.executable, "-m", __name__, self._kind, str(stdio)]
 
 
-async def _serve_on_stdio(kind: str) -> None:
-    await sansmcp_asyncio.serve(stdio_app(AsyncioServers(kind)), stdio=True)
+async def _serve_on_stdio(kind: str, stdio: str) -> None:
+    app = stdio_app(AsyncioServers(kind))
+    await sansmcp_asyncio.serve(app, stdio="v2" if stdio == "v2" else True)
 
 
 if __name__ == "__main__":
     loop = LOOPS[sys.argv[1]]()
-    loop.run_until_complete(_serve_on_stdio(sys.argv[1]))
+    loop.run_until_complete(_serve_on_stdio(*sys.argv[1:]))
     loop.close()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import sansmcp_blocking
 from sansmcp.base_client import OnProgress
@@ -67,10 +67,13 @@ class BlockingClients(ClientUnderTest):
         target: str | Sequence[str],
         *,
         request_handlers: Mapping[str, Answer],
+        transport: Literal["stdio-v2"] | None = None,
         **settings: Unpack[sansmcp.ClientSettings],
     ) -> ConnectedClient:
         return _Client(
-            sansmcp_blocking.connect(target, request_handlers=request_handlers, **settings)
+            sansmcp_blocking.connect(
+                target, request_handlers=request_handlers, transport=transport, **settings
+            )
         )
 
 
@@ -108,10 +111,11 @@ class BlockingServers(ServerUnderTest):
             )
         )
 
-    def stdio_command(self) -> list[str]:
-        return [sys.executable, __file__]
+    def stdio_command(self, stdio: Literal[True, "v2"] = True) -> list[str]:
+        return [sys.executable, __file__, str(stdio)]
 
 
 if __name__ == "__main__":
-    with sansmcp_blocking.serve(stdio_app(BlockingServers()), stdio=True) as main:
+    stdio: bool | Literal["v2"] = "v2" if sys.argv[1] == "v2" else True
+    with sansmcp_blocking.serve(stdio_app(BlockingServers()), stdio=stdio) as main:
         main.wait()

@@ -177,7 +177,7 @@ class Blocking:
     def serve(self, app: sansmcp.App, **_: Any) -> Any:
         raise NotImplementedError
 
-    def stdio_command(self) -> list[str]:
+    def stdio_command(self, stdio: Any = True) -> list[str]:
         return []
 
 

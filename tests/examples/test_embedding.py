@@ -52,7 +52,7 @@ class OnSelectors:
     def serve(self, app: sansmcp.App, **settings: Any) -> Running:
         return _Selecting(embed_selectors.SelectorServer(app, ("127.0.0.1", 0), **settings))
 
-    def stdio_command(self) -> list[str]:
+    def stdio_command(self, stdio: Any = True) -> list[str]:
         raise NotImplementedError
 
 

@@ -26,6 +26,7 @@ EXTRA_OF = {
     "sansmcp.http2": "http2",
     "sansmcp.httptools_parser": "fast",
     "sansmcp_auth": "auth",
+    "sansmcp_check": "http2",
     "sansmcp_cli": "cli",
     "sansmcp_httpx": "httpx",
     "sansmcp_login": "keyring",

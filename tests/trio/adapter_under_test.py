@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from functools import partial
 from types import ModuleType
-from typing import Any
+from typing import Any, Literal
 
 import trio
 
@@ -183,9 +183,10 @@ class TrioServers:
         http = None if "unix" in settings else ("127.0.0.1", 0)
         return _Running(partial(self._serve, app, http=http, **settings))
 
-    def stdio_command(self) -> list[str]:
-        return [sys.executable, __file__]
+    def stdio_command(self, stdio: Literal[True, "v2"] = True) -> list[str]:
+        return [sys.executable, __file__, str(stdio)]
 
 
 if __name__ == "__main__":
-    trio.run(partial(sansmcp_trio.serve, stdio_app(TrioServers()), stdio=True))
+    stdio: bool | Literal["v2"] = "v2" if sys.argv[1] == "v2" else True
+    trio.run(partial(sansmcp_trio.serve, stdio_app(TrioServers()), stdio=stdio))

@@ -63,7 +63,7 @@ class WsgiServers(ServerUnderTest):
         settings.setdefault("standalone_streams", True)
         return _Running(self._host, WsgiApp(app, **settings))
 
-    def stdio_command(self) -> Sequence[str]:
+    def stdio_command(self, stdio: object = True) -> Sequence[str]:
         raise NotImplementedError
 
 
