@@ -11,7 +11,7 @@ import attrs
 import msgspec
 
 from sansmcp import LocalProtocolError
-from sansmcp.app import is_async
+from sansmcp.app import check_returns, is_async
 from sansmcp.types import elide
 
 from ._arguments import arguments_from
@@ -118,6 +118,7 @@ def inspect_function(
         advice = f"; for a name write name={function!r}" if is_name else ""
         raise LocalProtocolError(f"Decorate a function, and not {elide(function)}{advice}")
     _check_no_method(function)
+    check_returns(function)
     own = getattr(function, "__name__", type(function).__name__)
     hints = _hints(function, own)
     documentation = parse_docstring(inspect.getdoc(function))

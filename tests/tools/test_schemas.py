@@ -9,7 +9,7 @@ import json
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from typing import Annotated, Any, Literal, NamedTuple, Optional, TypedDict, Union
 
 import attrs
@@ -486,6 +486,21 @@ def test_a_method_of_a_class_is_refused_where_it_is_decorated(tools: Tools, deco
     assert "tools.tool(Hotel().price)" in str(caught.value)
     for function in (Hotel().price, Hotel.stars, Hotel.name):
         tools.tool(function)
+
+
+async def stream(name: str) -> AsyncIterator[str]:
+    yield name
+
+
+def generate(name: str) -> Iterator[str]:
+    yield name
+
+
+@pytest.mark.parametrize("function", [stream, generate])
+def test_a_generator_is_refused_where_it_is_decorated(tools: Tools, function: Any) -> None:
+    for decorate in (tools.tool, tools.prompt, tools.resource("a://{name}")):
+        with pytest.raises(sansmcp.LocalProtocolError, match=f"{function.__name__} is a generator"):
+            decorate(function)
 
 
 @pytest.mark.parametrize("decorate", ["tool", "prompt"])
