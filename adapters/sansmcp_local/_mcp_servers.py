@@ -72,6 +72,12 @@ class ServerGroup(Generic[ClientType]):
         self._tools: dict[str, GroupTool] | None = None
         self._names = SharedNames(server.name for server in self.servers)
 
+    def __repr__(self) -> str:
+        parts = [", ".join(self.clients) or "not connected"]
+        if self.failures:
+            parts.append(f"left out: {', '.join(self.failures)}")
+        return f"<ClientGroup {'; '.join(parts)}>"
+
     def settings_of(self, server: ConfiguredServer) -> ConnectSettings:
         """Return the arguments of ``connect()`` for a server."""
         return {**self._settings, **server.settings}

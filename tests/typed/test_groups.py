@@ -109,6 +109,16 @@ def file(tmp_path: Path, url: str, monkeypatch: pytest.MonkeyPatch) -> Path:
     return file
 
 
+def test_a_group_shows_its_servers(file: Path) -> None:
+    group = sansmcp_blocking.ClientGroup(file)
+    assert repr(group) == "<ClientGroup not connected; left out: unset>"
+    with group:
+        assert repr(group) == "<ClientGroup one, two, http; left out: unset, broken>"
+    assert repr(sansmcp_asyncio.ClientGroup({"a": {"command": "b"}})) == (
+        "<ClientGroup not connected>"
+    )
+
+
 def test_a_tool_that_no_server_has(file: Path) -> None:
     with (
         sansmcp_blocking.ClientGroup(file) as group,
