@@ -16,7 +16,7 @@ from ._arguments import json_arguments, nearest
 from ._display import show_json, show_result
 from ._output import Commands, UsageError
 from ._references import Schema, fields_of, resolved
-from ._session import add_session, converse, pages, prepared
+from ._session import add_session, converse, offered, pages, prepared
 from ._target import USAGE
 from ._values import convert_words, describe
 
@@ -66,7 +66,8 @@ def _call(options: argparse.Namespace) -> int:
                 typed = _typed_arguments(tool, given, (yield from _tools()))
             progress = conversation.progress.report
             params = tool_params(tool, typed)
-            result = yield ScriptCall("tools/call", params, on_progress=progress)
+            with offered("tools", server):
+                result = yield ScriptCall("tools/call", params, on_progress=progress)
             outcomes.append(as_object(result) or {})
 
         converse(options, conversation, script)

@@ -9,6 +9,7 @@ from typing import Any
 
 import sansmcp
 from sansmcp.codecs.json import as_object, is_array
+from sansmcp.codecs.jsonrpc import METHOD_NOT_FOUND
 from sansmcp.events import Connected
 from sansmcp_local import load_json
 
@@ -26,7 +27,7 @@ from ._display import (
 )
 from ._output import Commands, UsageError, print_line, write_bytes
 from ._references import fields_of
-from ._session import Conversation, add_session, converse, objects, pages, prepared
+from ._session import add_session, converse, objects, offered, pages, prepared
 from ._target import USAGE
 from ._values import describe
 
@@ -37,9 +38,6 @@ LISTS = {
     "prompts": ("prompts/list", "prompts"),
 }
 """The lists of a server: the method, and the name of the list in its result."""
-
-
-_METHOD_NOT_FOUND = -32601
 
 
 def add_to(commands: Commands) -> None:
@@ -113,11 +111,9 @@ def _list(options: argparse.Namespace) -> int:
             raise UsageError(f"What is {' '.join(words)!r}? Name one kind: {kinds}; default: all")
 
         def script(server: Connected) -> Script:
-            for kind in words:
-                found[kind] = yield from pages(*LISTS[kind])
-            for kind in () if words else LISTS:
+            for kind in words or LISTS:
                 capability = "resources" if kind == "templates" else kind
-                if capability in server.capabilities:
+                if words or capability in server.capabilities:
                     found[kind] = yield from _all_of(kind)
 
         converse(options, conversation, script)
@@ -135,11 +131,11 @@ def _list(options: argparse.Namespace) -> int:
 
 
 def _all_of(kind: str) -> Generator[ScriptCall, Any, list[dict[str, Any]]]:
-    """Read a list; an empty one if the server has no such method, as for templates."""
+    """Read a list; an empty one if the server has no such method."""
     try:
         return (yield from pages(*LISTS[kind]))
     except sansmcp.JsonRpcError as error:
-        if error.code != _METHOD_NOT_FOUND:
+        if error.code != METHOD_NOT_FOUND:
             raise
         return []
 
@@ -190,7 +186,14 @@ def _read(options: argparse.Namespace) -> int:
             raise UsageError(
                 f"Not a URI: {words[0]!r}; the server's are shown by: sansmcp list URL resources"
             )
-        _converse_once(options, conversation, "resources/read", {"uri": words[0]}, results)
+
+        def script(server: Connected) -> Script:
+            params = {"uri": words[0]}
+            progress = conversation.progress.report
+            with offered("resources", server):
+                results.append((yield ScriptCall("resources/read", params, on_progress=progress)))
+
+        converse(options, conversation, script)
     (result,) = results
     if options.json:
         show_json(result)
@@ -222,7 +225,8 @@ def _prompt(options: argparse.Namespace) -> int:
                 _check_prompt(name, arguments, (yield from _prompts()))
             params = {"name": name, "arguments": arguments}
             progress = conversation.progress.report
-            results.append((yield ScriptCall("prompts/get", params, on_progress=progress)))
+            with offered("prompts", server):
+                results.append((yield ScriptCall("prompts/get", params, on_progress=progress)))
 
         converse(options, conversation, script)
     (result,) = results
@@ -288,28 +292,18 @@ def _raw(options: argparse.Namespace) -> int:
                 raise UsageError(f"The parameters are not JSON: {error}") from None
             if params is None:
                 raise UsageError('The parameters must be a JSON object like \'{"cursor": "a"}\'')
-        _converse_once(options, conversation, words[0], params, results)
+
+        def script(server: Connected) -> Script:
+            progress = conversation.progress.report
+            results.append((yield ScriptCall(words[0], params, on_progress=progress)))
+
+        converse(options, conversation, script)
     (result,) = results
     if options.json or not sys.stdout.isatty():
         show_json(result)
     else:
         show_value(result)
     return 0
-
-
-def _converse_once(
-    options: argparse.Namespace,
-    conversation: Conversation,
-    method: str,
-    params: Mapping[str, Any] | None,
-    results: list[Any],
-) -> None:
-    """Make one call, and add its result to ``results``."""
-
-    def script(server: Connected) -> Script:
-        results.append((yield ScriptCall(method, params, on_progress=conversation.progress.report)))
-
-    converse(options, conversation, script)
 
 
 def _which(what: str, words: Sequence[str], usage: str) -> str:

@@ -13,6 +13,7 @@ import attrs
 
 import sansmcp
 from sansmcp.codecs.json import as_object, is_array
+from sansmcp.codecs.jsonrpc import METHOD_NOT_FOUND
 from sansmcp.events import (
     ClientEvent,
     Connected,
@@ -240,6 +241,22 @@ def pages(method: str, member: str) -> Generator[ScriptCall, Any, list[dict[str,
         what = f"sansmcp: {method} has more than {_MAX_PAGES} pages; the rest is left out"
         print_line(what, sys.stderr)
     return found
+
+
+@contextmanager
+def offered(kind: str, server: Connected) -> Generator[None, None, None]:
+    """Raise UsageError for a method that the server lacks because it offers none of this kind.
+
+    Args:
+        kind: the name of the capability, which is the plural of what the method is for.
+        server: the server.
+    """
+    try:
+        yield
+    except sansmcp.JsonRpcError as error:
+        if error.code == METHOD_NOT_FOUND and kind not in server.capabilities:
+            raise UsageError(f"The server has no {kind}") from None
+        raise
 
 
 def objects(value: Any) -> Iterator[dict[str, Any]]:

@@ -124,6 +124,47 @@ def list_again(call: BaseCall[Any, Any]) -> dict[str, Any]:
     return {"prompts": [{"name": f"prompt {number}"}], "nextCursor": str(number + 1)}
 
 
+bare = App("bare")
+bare.handler("com.example/a")(list_again)
+
+
+@pytest.mark.parametrize("kind", ["tools", "resources", "templates", "prompts"])
+def test_a_list_of_what_a_server_does_not_offer(kind: str) -> None:
+    with serving("tests.cli.test_features:bare") as url:
+        listed = run_in_process("list", url, kind)
+        assert (listed.status, listed.out, listed.err) == (0, "", f"no {kind}\n")
+        listed = run_in_process("list", url, kind, "--json")
+        assert [*json.loads(listed.out).values()] == [[]]
+
+
+@pytest.mark.parametrize(
+    ("words", "kind"),
+    [
+        (("call", "typed", "n=1"), "tools"),
+        (("call", "typed", '{"n": 1}'), "tools"),
+        (("read", "shop://logo"), "resources"),
+        (("prompt", "greet", "who=Ada"), "prompts"),
+        (("prompt", "greet", '{"who": "Ada"}'), "prompts"),
+    ],
+)
+def test_a_use_of_what_a_server_does_not_offer(words: tuple[str, ...], kind: str) -> None:
+    """The words are those of the user, and not the method of the protocol that is missing."""
+    with serving("tests.cli.test_features:bare") as url:
+        used = run_in_process(words[0], url, *words[1:])
+    assert (used.status, used.out, used.err) == (1, "", f"sansmcp: The server has no {kind}\n")
+
+
+forgetful = App("forgetful", capabilities={"tools": {}})
+
+
+def test_an_offer_that_a_server_does_not_keep() -> None:
+    """The fault is that of the server, so the error it sent is shown."""
+    with serving("tests.cli.test_features:forgetful") as url:
+        used = run_in_process("call", url, "typed", "{}")
+    assert used.status == 1
+    assert "'tools/call' is not supported (code -32601)" in used.err
+
+
 def test_a_list_without_an_end_is_cut() -> None:
     with serving("tests.cli.test_features:endless") as url:
         listed = run_in_process("list", url, "prompts", "--json")
