@@ -12,6 +12,7 @@ table says so.
 ``request``              one JSON-RPC request, and the meaning of its result
 ``request_table``        the requests that have not ended: by number, and by the id in flight
 ``stream``               when and how to reconnect; holds a cursor
+``silence``              the clocks that notice the silence of streams, and what follows from it
 ``input``                the server requests without a response
 ``call_keys``            what follows a cut of a call with a key, by which its response is to be had
 ``task``                 the task of a call: what the server says of it, and when to ask again

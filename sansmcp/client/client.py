@@ -182,6 +182,7 @@ from .procedures import Procedures
 from .reader import ResponseReader
 from .request import CallTimeouts, PendingRequest, StepAnswer, encode_without_meta
 from .request_table import RequestTable
+from .silence import Renew, Silence, Silent
 from .stream import Stream
 from .task import TASK_METHOD, FollowedTask, task_id_of
 from .tool_headers import ToolHeaders
@@ -234,7 +235,6 @@ class Client:
         "_now",
         "_observer",
         "_opening",
-        "_opening_held",
         "_opening_request",
         "_options",
         "_pipes",
@@ -242,6 +242,7 @@ class Client:
         "_procedures",
         "_requests",
         "_server_requests",
+        "_silence",
         "_standalone",
         "_standalone_exchange",
         "_stdio",
@@ -329,9 +330,9 @@ class Client:
             options, url if isinstance(target, str) else None, random_bytes, wall_clock
         )
         self._http = HttpExchanges(url, options, messages, self._effects, self._timers, authorizing)
+        self._silence = Silence(self._requests, self._http, self._timers)
         self._http_sse: HttpSse | None = None
         """The event stream of HTTP+SSE; None if there is none."""
-        self._opening_held: float | None = None
         self._cursor: type[Cursor] | None = None
         if options.handshake_versions:  # else not even imported
             from .legacy.cursor import Cursor
@@ -776,7 +777,9 @@ class Client:
             stream = found.stream
             if stream is not None and stream.is_watched:
                 if reader.is_stream:
-                    self._arm_stream_idle(stream)
+                    self._silence.restart(stream, now)
+                    if stream.is_session:
+                        self._end_ping()
                 else:
                     stream.heard_at = now
 
@@ -875,7 +878,8 @@ class Client:
                 case Timer.REPEAT:
                     self._go_on(self._requests.calls[key])
                 case Timer.STREAM_IDLE:
-                    self._stream_idle_due(key, is_reading=is_reading)
+                    can_tell = is_reading and not self._has_enough_events()
+                    self._silence_due(key, can_tell=can_tell)
                 case Timer.OPENING:
                     self._on_opening(self._opening.due(now, self._printed()))
                 case Timer.TASK_POLL:
@@ -1052,7 +1056,7 @@ class Client:
         for post in posts:
             self._timers.stop(Timer.POST, post.number)
         self._http.clear()
-        self._opening_held = None
+        self._opening.forget_pause()
         return [post.message for post in posts if isinstance(post.message, Request)]
 
     def _not_cancelled(self, cancellations: Sequence[Request], reason: str) -> None:
@@ -1156,7 +1160,7 @@ class Client:
                 wait = request.timeouts.part(1 / 2, self.limits.stream_idle_timeout)
                 self._http_sse.expect(wait, self._now)
         elif request.stream.is_subscription:
-            self._arm_stream_idle(request.stream)
+            self._silence.restart(request.stream, self._now)
         elif request.stream.is_keyed:
             deadline = self._now + request.stream.idle_limit
             self._timers.set(Timer.STREAM_IDLE, request.number, deadline)
@@ -1905,8 +1909,7 @@ class Client:
 
     def _pause_clocks(self, purpose: Purpose) -> None:
         """Stop the timeouts of what waits for authorization."""
-        if self._opening_held is None and not self._opening.is_ready:
-            self._opening_held = self._now
+        if self._opening.pause(self._now):
             self._timers.stop(Timer.OPENING, _ONLY)
         match purpose:
             case ForRequest(number) if (call := self._requests.call_of(number)) is not None:
@@ -1930,9 +1933,7 @@ class Client:
                 pass
 
     def _resume_opening(self) -> None:
-        if self._opening_held is not None:
-            self._opening.postpone(self._now - self._opening_held)
-            self._opening_held = None
+        if self._opening.resume(self._now):
             self._arm_opening()
 
     def _on_discarded(self, outcome: ReaderOutcome) -> None:
@@ -2150,64 +2151,37 @@ class Client:
             self._standalone_exchange = exchange
         else:
             self._requests.get(number).exchange = exchange
-        self._arm_stream_idle(self._stream(number))
+        self._silence.restart(stream, self._now)
 
-    def _arm_stream_idle(self, stream: Stream) -> None:
-        """Start the idle timeout of a stream, if its silence matters."""
-        if stream.notices_silence:
-            self._timers.set(Timer.STREAM_IDLE, stream.number, self._now + stream.idle_limit)
-            if stream.is_session:
-                self._end_ping()
-        else:  # only the timeouts of the call count
-            self._timers.stop(Timer.STREAM_IDLE, stream.number)
-
-    def _stream_idle_due(self, number: int, *, is_reading: bool) -> None:
-        """Abort a connection that was silent for too long, and reconnect."""
+    def _silence_due(self, number: int, *, can_tell: bool) -> None:
+        """Act on a connection that was silent for so long that it may be dead."""
         if number == _STANDALONE and self._http_sse is not None:
-            self._event_stream_idle_due(self._http_sse, is_reading=is_reading)
+            self._event_stream_idle_due(self._http_sse, can_tell=can_tell)
             return
-        stream = self._stream(number)
-        if number == _STANDALONE:
-            exchange = self._standalone_exchange
-        else:
-            request = self._requests.get(number)
-            assert request.exchange is not None  # the timer stops with the exchange
-            exchange = request.exchange
-            until = stream.heard_at + stream.idle_limit
-            if until > self._now:
-                self._timers.set(Timer.STREAM_IDLE, number, until)
-                return
-        if not is_reading or self._has_enough_events():  # received data may be unread
-            self._arm_stream_idle(stream)
-            return
-        if self._http.open_exchanges[exchange].is_held:
-            self._arm_stream_idle(stream)
-            return
-        reason = f"the connection was silent for {stream.idle_limit:g} s (stream_idle_timeout)"
-        if stream.is_subscription:
-            self._on_silent_subscription(self._requests.get(number), reason)
-        elif stream.is_keyed:
-            self._reclaim_silent(self._requests.get(number), reason)
-        else:
-            self._reconnect_silent(stream, exchange, reason)
-
-    def _reclaim_silent(self, call: PendingRequest, reason: str) -> None:
-        assert call.exchange is not None
-        self._http.abort(call.exchange)
-        call.exchange = None
-        self._go_on(call, Cut(reason, is_silent=True))
-
-    def _reconnect_silent(self, stream: Stream, exchange: int, reason: str) -> None:
-        retry = self._http.open_exchanges[exchange].reader.reconnection_time
-        self._http.abort(exchange)
-        self._on_stream(stream.number, stream.silent(reason, retry, self._now))
+        exchange = (
+            self._standalone_exchange
+            if number == _STANDALONE
+            else self._requests.get(number).exchange
+        )
+        assert exchange is not None  # the timer stops with the exchange
+        match self._silence.due(self._stream(number), exchange, self._now, can_tell=can_tell):
+            case Silent(owner, outcome):
+                self._on_stream(owner, outcome)
+            case Renew(renewal):
+                self._send(renewal)
+            case Cut() as cut:
+                self._go_on(self._requests.calls[number], cut)
+            case None:
+                pass
+            case _ as impossible:
+                assert_never(impossible)
 
     # The event stream of HTTP+SSE, if it is silent
 
-    def _event_stream_idle_due(self, http_sse: HttpSse, *, is_reading: bool) -> None:
+    def _event_stream_idle_due(self, http_sse: HttpSse, *, can_tell: bool) -> None:
         """Send a ``ping`` after a silence, and open a new session if its response does not come."""
-        if not is_reading or self._has_enough_events() or not self._opening.is_ready:
-            self._arm_stream_idle(http_sse.stream)  # received data may be unread
+        if not can_tell or not self._opening.is_ready:
+            self._ping_failed()
             return
         match http_sse.silent():
             case SendPing():
@@ -2251,50 +2225,8 @@ class Client:
     def _ping_failed(self) -> None:
         """Send another ``ping`` after the next silence: this one says nothing about the stream."""
         assert self._http_sse is not None
-        self._arm_stream_idle(self._http_sse.stream)
-
-    # Subscriptions whose connections are silent
-
-    def _on_silent_subscription(self, request: PendingRequest, reason: str) -> None:
-        """Make a subscription again, or find out whether its connection is dead.
-
-        A server that has sent a comment would have sent another one. Many servers send none, and
-        nothing may have changed: a second subscription shows whether the server can be reached, and
-        takes the place of the first once it is acknowledged.
-        """
-        if request.kind is Kind.RENEWAL:
-            self._subscription_lost(self._requests.parent_of(request), reason)
-            return
-        assert request.exchange is not None
-        reader = self._http.open_exchanges[request.exchange].reader
-        if reader.has_comments or not reader.is_stream:
-            self._subscription_lost(request, reason)
-        elif request.listener is not None:
-            assert request.stream is not None
-            self._arm_stream_idle(request.stream)
-        else:
-            renewal = self._requests.add_own(Kind.RENEWAL, LISTEN, request.params, request.number)
-            request.listener = renewal.number
-            self._send(renewal)
-
-    def _subscription_lost(self, call: PendingRequest, reason: str) -> None:
-        """Make a subscription again: its connection is dead."""
-        assert call.stream is not None
-        assert call.exchange is not None
-        self._reconnect_silent(call.stream, call.exchange, reason)
-
-    def _renewed(self, renewal: PendingRequest) -> None:
-        """Let a subscription go on with the connection of its renewal."""
-        call, stream = self._requests.parent_of(renewal), renewal.stream
-        assert call.exchange is not None
-        assert renewal.exchange is not None
-        assert stream is not None
-        self._timers.stop(Timer.STREAM_IDLE, renewal.number)
-        self._http.abort(call.exchange)
-        call.listener = None
-        self._requests.take_place(call, renewal)
-        stream.number, stream.can_restart = call.number, call.idempotent
-        self._http.open_exchanges[call.exchange].purpose = ForRequest(call.number)
+        self._silence.restart(self._http_sse.stream, self._now)
+        self._end_ping()
 
     def _on_renewal(self, renewal: PendingRequest, answer: OwnAnswer) -> None:
         """Act on the end of the second subscription, which was not acknowledged.
@@ -2306,11 +2238,12 @@ class Client:
             case Response(result=result):  # the server has nothing to tell any more
                 self._finish(call, result)
             case Lost(reason):
-                self._subscription_lost(call, reason)
+                lost = self._silence.subscription_lost(call, reason, self._now)
+                self._on_stream(lost.number, lost.outcome)
             case _:
                 self._end_listener(call, complete=True)
                 assert call.stream is not None
-                self._arm_stream_idle(call.stream)
+                self._silence.restart(call.stream, self._now)
 
     def _stream(self, number: int) -> Stream:
         stream = self._standalone if number == _STANDALONE else self._requests.get(number).stream
@@ -2347,7 +2280,7 @@ class Client:
         if about is not None and message.method == ACKNOWLEDGED:
             self._cache.clear()  # notifications may have been lost before
         if about is not None and about.kind is Kind.RENEWAL:
-            self._renewed(about)
+            self._silence.renewed(about)
         else:
             self._events.append(ServerNotified(None if about is None else about.number, message))
 

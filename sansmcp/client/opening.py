@@ -226,6 +226,8 @@ class Opening:
     """The errors of the earlier attempts of this opening, on the transport in use."""
     _ends: float = attrs.field(default=0.0, init=False)
     """Time when the opening times out, in seconds on the machine's clock."""
+    _paused_at: float | None = attrs.field(default=None, init=False)
+    """Time since which the request waits for authorization; None if it does not."""
     _probing: _Probing = attrs.field(default=_Probing.DUE, init=False)
     _has_probed_again: bool = attrs.field(default=False, init=False)
     """True if ``server/discover`` was repeated with a version that the server listed."""
@@ -271,10 +273,28 @@ class Opening:
         self.transport, *self._untried = transports
         return self._connect(now)
 
-    def postpone(self, seconds: float) -> None:
-        """Move the deadlines: the request of the opening has waited for authorization."""
-        self.deadline += seconds
-        self._ends += seconds
+    def pause(self, now: float) -> bool:
+        """Stop the clock: the request of the opening waits for authorization.
+
+        Returns False if it is stopped already, or the session is open.
+        """
+        if self._paused_at is not None or self.is_ready:
+            return False
+        self._paused_at = now
+        return True
+
+    def resume(self, now: float) -> bool:
+        """Move the deadlines by the time of the pause. Returns False if there was none."""
+        if self._paused_at is None:
+            return False
+        self.deadline += now - self._paused_at
+        self._ends += now - self._paused_at
+        self._paused_at = None
+        return True
+
+    def forget_pause(self) -> None:
+        """End a pause with its request: the next one has deadlines of its own."""
+        self._paused_at = None
 
     def sent(self, request_id: int) -> None:
         """Record the id of the request that was sent for a Probe or Initialize."""

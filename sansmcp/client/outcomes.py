@@ -489,7 +489,7 @@ class PingFailed:
     """The ``ping`` was not taken. Send another one after the next silence."""
 
 
-SilenceOutcome: TypeAlias = SendPing | PingFailed | EventStreamLost
+EventStreamSilence: TypeAlias = SendPing | PingFailed | EventStreamLost
 
 
 # Outcomes of the server process

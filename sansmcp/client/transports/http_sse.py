@@ -21,6 +21,7 @@ from ..outcomes import (
     EndpointFound,
     EventStreamLost,
     EventStreamOutcome,
+    EventStreamSilence,
     Invalid,
     NoEndpoint,
     OtherEvent,
@@ -28,7 +29,6 @@ from ..outcomes import (
     ReaderOutcome,
     Refused,
     SendPing,
-    SilenceOutcome,
 )
 from ..request import PendingRequest
 from ..stream import Stream
@@ -92,7 +92,7 @@ class HttpSse:
         if self.ping is None:
             self._timers.set_earlier(Timer.STREAM_IDLE, self.stream.number, now + seconds)
 
-    def silent(self) -> SilenceOutcome:
+    def silent(self) -> EventStreamSilence:
         """Return what follows after a silence. Unless the stream is lost, :meth:`wait` follows."""
         if self.ping is None:
             return SendPing()
