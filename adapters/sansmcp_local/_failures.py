@@ -120,6 +120,8 @@ def _failure(error: BaseException, text: str, host: str, proxy: Proxy | None) ->
             return f"{text}; {alert}", Unsent.PERMANENT
         if isinstance(cause, ssl.SSLError) and not isinstance(cause, _TEMPORARY_TLS):
             advice = "if the server does not speak TLS, write http:// instead of https://"
+            if proxy is not None:  # it may answer in place of a server that does
+                advice = "the server does not speak TLS, or the proxy answers in its place"
             return f"{text}; {advice}", Unsent.PERMANENT
         if isinstance(cause, socket.gaierror) and cause.errno in _NO_NAME:
             name = host if proxy is None else proxy.host

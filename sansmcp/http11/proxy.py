@@ -41,7 +41,9 @@ _GATEWAY_STATUSES = range(500, 600)
 _UNSUPPORTED = (405, 501)
 
 _MAX_HEAD_BYTES = 64 * 1024
-"""Bytes of the head of the response to CONNECT, as ``Limits.max_head_bytes`` has it."""
+"""Bytes of the head of the response to CONNECT, as ``Limits.max_head_bytes`` has it, and of all
+interim responses before it: a driver would read without end, and some without letting others run.
+"""
 
 _WITHOUT_SLASHES = re.compile(r"(https?|socks[0-9]?[ah]?):(?!//).*@", re.DOTALL | re.IGNORECASE)
 """A scheme that would be read as the name of a user: ``socks5:USER:PASSWORD@HOST``."""
@@ -303,6 +305,7 @@ class Tunnel:
         host = f"[{url.host}]" if ":" in url.host else url.host
         self._proxy, self._target = proxy, f"{host}:{url.port}"
         self._parser = _ConnectParser(HTTP11.read_response_head, _MAX_HEAD_BYTES)
+        self._received = 0
         target = self._target.encode()
         headers = ((b"host", target), *proxy.headers)
         self.request = encode_head(b"CONNECT %b HTTP/1.1" % target, headers)
@@ -326,6 +329,7 @@ class Tunnel:
             text = f"the proxy {self._proxy.shown} closed the connection instead of an answer"
             raise ProxyRefused(text, is_permanent=False)
         self._parser.receive(data)
+        self._received += len(data)
         try:
             head = self._parser.next_part()
         except RemoteProtocolError as error:
@@ -333,6 +337,9 @@ class Tunnel:
                 f"{self._proxy.shown} is no HTTP proxy, by its answer: {error.message}"
             ) from None
         if head is None:
+            if self._received > _MAX_HEAD_BYTES:
+                text = f"the proxy {self._proxy.shown} sent too many interim responses to CONNECT"
+                raise ProxyRefused(text)
             return False
         assert isinstance(head, ResponseHead)
         if not 200 <= head.status < 300:

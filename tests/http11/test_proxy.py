@@ -257,6 +257,7 @@ def test_a_wrong_password_is_named_as_such_and_not_shown() -> None:
         (b"SSH-2.0-x\r\n\r\n", "is no HTTP proxy"),
         (b"HTTP/1.1 200 " + b"x" * 70_000, "is no HTTP proxy"),
         (b"HTTP/1.1 200 OK\r\n\r\nHTTP/1.1 200 OK", "sent bytes after it had connected"),
+        (b"HTTP/1.1 102 x\r\n\r\n" * 4000, "sent too many interim responses"),
         (b"", "closed the connection"),
     ],
 )

@@ -10,6 +10,7 @@ import ssl
 import pytest
 
 from sansmcp.http import Unsent
+from sansmcp.http11.proxy import Proxy
 from sansmcp_local import connect_failure, number_of, text_of
 
 URL = "https://mcp.example:8443/mcp"
@@ -83,6 +84,15 @@ def test_what_to_change(error: Exception, advice: str) -> None:
     text, _ = connect_failure(wrapped(error), "text", URL)
     assert text.startswith("text; ")
     assert advice in text
+
+
+def test_behind_a_proxy_no_plain_connection_is_advised() -> None:
+    """A proxy that answers in place of the server would get the request, and its token."""
+    error = ssl.SSLError(1, "wrong version number")
+    text, unsent = connect_failure(error, "text", URL, Proxy.parse("http://proxy.corp:3128"))
+    assert "or the proxy answers in its place" in text
+    assert "write http://" not in text
+    assert unsent is Unsent.PERMANENT
 
 
 def test_a_circle_of_causes() -> None:

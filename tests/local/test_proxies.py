@@ -10,7 +10,8 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -208,6 +209,41 @@ def test_a_proxy_that_does_not_answer(adapter: str) -> None:
             reconnect=ONCE,
         )
     assert "gave no answer to CONNECT in 0.1 s" in failed
+
+
+LIES: dict[str, tuple[Callable[[], Iterable[bytes]], str]] = {
+    "a page": (lambda: [b"HTTP/1.1 200 OK\r\n\r\n<html>"], "sent bytes after it had connected"),
+    "nothing": (lambda: [], "closed the connection instead of an answer"),
+    "a head without end": (
+        lambda: chain([b"HTTP/1.1 200 OK\r\n"], repeat(b"x: y\r\n" * 100)),
+        "The head is too large",
+    ),
+    "interim responses without end": (
+        lambda: repeat(b"HTTP/1.1 102 x\r\n\r\n" * 100),
+        "sent too many interim responses to CONNECT",
+    ),
+}
+"""What a proxy sends as its answer, and what the error says."""
+
+
+@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_a_proxy_that_lies(adapter: str, lie: str) -> None:
+    pieces, why = LIES[lie]
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+
+        def answer() -> None:
+            with listener.accept()[0] as connected, contextlib.suppress(OSError):
+                connected.recv(65536)
+                for piece in pieces():
+                    connected.sendall(piece)
+
+        thread = threading.Thread(target=answer)
+        thread.start()
+        proxy = f"http://ada:s%3Acret@127.0.0.1:{listener.getsockname()[1]}"
+        failed = failure(adapter, "https://example.com/mcp", proxy=proxy, reconnect=ONCE)
+        thread.join()
+    assert why in failed
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS)
