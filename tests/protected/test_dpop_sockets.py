@@ -65,6 +65,11 @@ def test_proofs_of_another_library(adapter: str) -> None:
             challenge = refused.headers["www-authenticate"]
             assert challenge.startswith('DPoP algs="ES256 ')
             assert f'error="{error}"' in challenge
+        for both in ((sent, sent), (sent, ("authorization", f"Bearer {token()}"))):
+            for credentials in (both, both[::-1]):
+                refused = post(running.url, *credentials, ("dpop", proof(bound)))
+                assert refused.status_code in (400, 401)
+                assert refused.headers["www-authenticate"].startswith("DPoP ")
     finally:
         running.stop()
 

@@ -146,6 +146,14 @@ BROKEN: dict[str, tuple[Callable[[str], str], str]] = {
         lambda t: proof(t, OTHER, header={"jwk": jwk_of(KEY)}),
         "signature",
     ),
+    "another key under the id of the issuer's": (
+        lambda t: proof(t, OTHER, header={"kid": "rsa"}),
+        "cnf.jkt",
+    ),
+    "another key, and where to find more": (
+        lambda t: proof(t, OTHER, header={"jku": "http://127.0.0.1:1/", "x5c": ["AA"]}),
+        "cnf.jkt",
+    ),
     "no signature": (lambda t: proof(t).rpartition(".")[0] + ".", "signature"),
     "the signature of another proof": (with_other_claims, "signature"),
     "no ath": (changed(ath=None), "ath"),
@@ -154,6 +162,7 @@ BROKEN: dict[str, tuple[Callable[[str], str], str]] = {
     "no jti": (changed(jti=None), "jti"),
     "an empty jti": (changed(jti=""), "jti"),
     "a long jti": (changed(jti="x" * 2049), "jti"),
+    "half a character": (changed(jti="\ud800"), "JSON"),
     "jti is a number": (changed(jti=1), "jti"),
     "no htm": (changed(htm=None), "htm"),
     "htm is a list": (changed(htm=["POST"]), "htm"),

@@ -131,6 +131,17 @@ def test_a_proof_that_is_valid(changes: Mapping[str, Any]) -> None:
         ({"url": "http://localhost/mcp"}, "htu"),
         ({"url": "/mcp"}, "htu"),
         ({"url": "https://[/mcp"}, "htu"),
+        ({"url": "https://mcp.example.com/./mcp"}, "htu"),
+        ({"url": "https://mcp.example.com/a/../mcp"}, "htu"),
+        ({"url": "https://mcp.example.com/%2e/mcp"}, "htu"),
+        ({"url": "https://mcp.example.com//mcp"}, "htu"),
+        ({"url": "https://mcp.example.com/mcp;a"}, "htu"),
+        ({"url": "https://mcp.example.com/mcp%00"}, "htu"),
+        ({"url": "https://mcp.example.com./mcp"}, "htu"),
+        ({"url": "https://mcp.example.com\\mcp"}, "htu"),
+        ({"url": " https://mcp.example.com/mcp"}, "htu"),
+        ({"url": "https:mcp.example.com/mcp"}, "htu"),
+        ({"url": "//mcp.example.com/mcp"}, "htu"),
         ({"age": 300.1}, "iat is not within 300 s"),
         ({"age": -300.1}, "iat"),
         ({"age": float("nan")}, "iat"),
@@ -190,6 +201,21 @@ def test_no_name_is_forgotten_to_make_room() -> None:
     for principal in ("ada", "ada", "eve"):
         harness.principal = principal
         assert is_accepted(harness.attempt())
+
+
+def test_how_many_accounts_can_take_all_names() -> None:
+    """Each gets half of what is left, so ten take all of a thousand; later the names are free."""
+    harness = DpopHarness(limits=Limits(max_dpop_proofs=1000))
+    taken: list[int] = []
+    while not taken or taken[-1]:
+        harness.principal = f"account {len(taken)}"
+        taken.append(0)
+        while is_accepted(talk := harness.attempt()):
+            taken[-1] += 1
+        expect(talk, 429, reason="too_many_proofs")
+    assert taken == [500, 250, 125, 63, 31, 16, 8, 4, 2, 1, 0]
+    harness.now += 660
+    assert is_accepted(harness.attempt())
 
 
 @pytest.mark.parametrize("scheme", ["DPoP user", "dpop user", "DPoP", "DPoPx bound"])
