@@ -108,7 +108,10 @@ def test_what_home_assistant_pins(attrs: str, h11: str, *, is_allowed: bool) -> 
 
 
 def test_the_cells_of_a_notebook(capsys: pytest.CaptureFixture[str]) -> None:
-    """Compiled as IPython does: a cell with ``await`` is a coroutine in the loop of the kernel."""
+    """Compiled as IPython does: a cell with ``await`` is a coroutine in the loop of the kernel.
+
+    Each is in a task of its own: what one enters, another closes.
+    """
     names: dict[str, Any] = {"__name__": "__main__"}
 
     async def kernel() -> None:
@@ -117,7 +120,7 @@ def test_the_cells_of_a_notebook(capsys: pytest.CaptureFixture[str]) -> None:
             code: CodeType = compile(cell, "cell", "exec", flags=flags)
             result: Any = eval(code, names)
             if inspect.isawaitable(result):
-                await result
+                await asyncio.ensure_future(result)
 
     asyncio.run(kernel())
     assert capsys.readouterr().out == "{'result': 3}\n"
