@@ -183,7 +183,7 @@ from .reader import ResponseReader
 from .request import CallTimeouts, PendingRequest, StepAnswer, encode_without_meta
 from .request_table import RequestTable
 from .silence import Renew, Silence, Silent
-from .stream import Stream
+from .stream import Stream, StreamKind
 from .task import TASK_METHOD, FollowedTask, task_id_of
 from .tool_headers import ToolHeaders
 from .transports.http import (
@@ -778,7 +778,7 @@ class Client:
             if stream is not None and stream.is_watched:
                 if reader.is_stream:
                     self._silence.restart(stream, now)
-                    if stream.is_session:
+                    if stream.kind is StreamKind.SESSION:
                         self._end_ping()
                 else:
                     stream.heard_at = now
@@ -965,7 +965,7 @@ class Client:
             None,
             can_restart=False,
             idle_limit=limit,
-            is_session=True,
+            kind=StreamKind.SESSION,
         )
         self._http_sse = HttpSse(stream, self._http, self._timers)
         self._open(ForEventStream(), b"GET", stream=stream)
@@ -1003,7 +1003,7 @@ class Client:
                 cursor,
                 can_restart=True,
                 idle_limit=self.limits.stream_idle_timeout,
-                is_standalone=True,
+                kind=StreamKind.STANDALONE,
             )
             self._connect_stream(_STANDALONE, Resume(""))
 
@@ -1159,9 +1159,9 @@ class Client:
             if self._http_sse is not None and request.timeouts is not None:
                 wait = request.timeouts.part(1 / 2, self.limits.stream_idle_timeout)
                 self._http_sse.expect(wait, self._now)
-        elif request.stream.is_subscription:
+        elif request.stream.kind is StreamKind.SUBSCRIPTION:
             self._silence.restart(request.stream, self._now)
-        elif request.stream.is_keyed:
+        elif request.stream.kind is StreamKind.KEYED:
             deadline = self._now + request.stream.idle_limit
             self._timers.set(Timer.STREAM_IDLE, request.number, deadline)
 
@@ -1173,6 +1173,11 @@ class Client:
         if self._encoder.agreed.revision.resumption:
             assert self._cursor is not None
             cursor = self._cursor(self.limits.max_seen_event_ids)
+        kind = StreamKind.REQUEST
+        if request.key is not None:
+            kind = StreamKind.KEYED
+        elif request.method == LISTEN and request.kind is not Kind.LISTENER:
+            kind = StreamKind.SUBSCRIPTION
         return Stream(
             request.number,
             self._options.reconnect,
@@ -1180,8 +1185,7 @@ class Client:
             cursor,
             request.idempotent and request.key is None,
             self._idle_limit(request),
-            is_subscription=request.method == LISTEN and request.kind is not Kind.LISTENER,
-            is_keyed=request.key is not None,
+            kind,
         )
 
     def _idle_limit(self, request: PendingRequest) -> float:

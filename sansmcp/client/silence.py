@@ -30,7 +30,7 @@ from .exchange import ForRequest
 from .outcomes import Kind, StreamOutcome
 from .request import PendingRequest
 from .request_table import RequestTable
-from .stream import Stream
+from .stream import Stream, StreamKind
 from .transports.http import HttpExchanges
 
 
@@ -85,13 +85,13 @@ class Silence:
             can_tell: False if received data may be unread.
         """
         until = stream.heard_at + stream.idle_limit
-        if until > now and not stream.is_standalone:
+        if until > now and stream.kind is not StreamKind.STANDALONE:
             self._timers.set(Timer.STREAM_IDLE, stream.number, until)
         elif not can_tell or self._http.open_exchanges[exchange].is_held:
             self.restart(stream, now)
-        elif stream.is_subscription:
+        elif stream.kind is StreamKind.SUBSCRIPTION:
             return self._test_subscription(self._requests.get(stream.number), exchange, now)
-        elif stream.is_keyed:
+        elif stream.kind is StreamKind.KEYED:
             self._http.abort(exchange)
             call = self._requests.get(stream.number)
             call.exchange = None

@@ -25,6 +25,7 @@ Source: 2025-11-25 basic/transports: Resumability and Redelivery; SEP-1699; WHAT
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -43,6 +44,22 @@ _MAX_RETRY = 86_400.0
 """Seconds. A server can send any number, and selectors raise if a timeout is too long."""
 
 
+class StreamKind(enum.Enum):
+    """What a stream carries, on which depends what its silence and its end mean."""
+
+    REQUEST = enum.auto()
+    """The messages of one request. Unless it can be resumed, only the timeouts of its call count.
+    """
+    KEYED = enum.auto()
+    """Those of a call whose response can be had by a key (``sansmcp/reclaim``)."""
+    SUBSCRIPTION = enum.auto()
+    """Those of ``subscriptions/listen``, which any new subscription can replace."""
+    STANDALONE = enum.auto()
+    """Those that belong to no request. Any new stream of the session can replace it."""
+    SESSION = enum.auto()
+    """All messages: the event stream of HTTP+SSE, which ends with its connection."""
+
+
 @attrs.define(eq=False, repr=False)
 class Stream:
     """Decides when and how to reconnect."""
@@ -57,21 +74,10 @@ class Stream:
     """True if the request may be repeated."""
     idle_limit: float
     """Seconds without a byte after which the connection may be dead."""
-    is_standalone: bool = False
-    """True for the standalone stream, which any new stream of the session can replace."""
-    is_session: bool = False
-    """True for the event stream of HTTP+SSE, which carries all messages and ends with its
-    connection.
-    """
-    is_subscription: bool = False
-    """True for that of ``subscriptions/listen``, which any new subscription can replace."""
-    is_keyed: bool = False
-    """True if the response of its request can be had by a key (``sansmcp/reclaim``)."""
+    kind: StreamKind = StreamKind.REQUEST
     is_watched: bool = attrs.field(
         default=attrs.Factory(
-            lambda self: (
-                self.cursor is not None or self.is_subscription or self.is_session or self.is_keyed
-            ),
+            lambda self: self.cursor is not None or self.kind is not StreamKind.REQUEST,
             takes_self=True,
         ),
         init=False,
@@ -106,12 +112,13 @@ class Stream:
     def can_resume(self) -> bool:
         """True if a GET can resume the stream."""
         cursor = self.cursor
-        return self.is_standalone or (cursor is not None and cursor.last_event_id != "")
+        is_resumed = cursor is not None and cursor.last_event_id != ""
+        return is_resumed or self.kind is StreamKind.STANDALONE
 
     @property
     def notices_silence(self) -> bool:
         """True if the client acts on the silence of the connection."""
-        return self.is_subscription or self.is_session or self.is_keyed or self.can_resume
+        return self.kind is not StreamKind.REQUEST or self.can_resume
 
     def opened(self, now: float) -> None:
         """Record that the server has responded with an event stream."""
@@ -162,7 +169,8 @@ class Stream:
             may_repeat = refusal.request.method == b"GET" or self._body != b""
             # 409: the server allows one standalone stream, and has not yet noticed that the
             # connection of ours broke.
-            is_taken = refusal.status == 409 and self.is_standalone and self.was_opened
+            is_standalone = self.kind is StreamKind.STANDALONE
+            is_taken = refusal.status == 409 and is_standalone and self.was_opened
             # A page in place of a stream that was never opened: there may be none at this URL.
             is_stranger = refusal.is_page and not self.was_opened
             may_retry = is_taken or (may_repeat and refusal.is_retryable and not is_stranger)
@@ -199,7 +207,7 @@ class Stream:
     def _poll(self) -> Retry:
         """Reconnect after the server's ``retry``."""
         # The wait grows on the standalone stream only: the response to a call must not be delayed.
-        polls = self._polls if self.is_standalone else 0
+        polls = self._polls if self.kind is StreamKind.STANDALONE else 0
         self._polls += 1
         delay = self._policy.poll_delay(polls, self._retry, self._jitter())
         return self._wait(
