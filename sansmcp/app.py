@@ -45,6 +45,9 @@ TaskRule: TypeAlias = Literal["never", "optional", "required"] | float | None
 Scopes: TypeAlias = Collection[str] | Callable[[Request], Collection[str]]
 """The scopes that a request needs, or a function of the request that returns them."""
 
+MirroredHeaders: TypeAlias = Mapping[str, tuple[str, ...]]
+"""The headers that repeat arguments of a tool, each with the path of its argument."""
+
 NotificationHandler: TypeAlias = Callable[..., object]
 """Takes the :class:`~sansmcp.Peer` that sent a notification, and the Notification."""
 
@@ -377,6 +380,23 @@ class App:
     def options_of(self, method: str) -> HandlerOptions:
         """Return the options of the handler of a method."""
         return self.options.get(method, self._fallback_options)
+
+    def mirrored_headers(
+        self, tool: str, search: Callable[[Mapping[str, Any]], MirroredHeaders]
+    ) -> MirroredHeaders:
+        """Return the headers that repeat arguments of a tool, each with the path of its argument.
+
+        A subclass whose schemas do not change can keep them, so that no call searches again.
+
+        Args:
+            tool: the name of the tool.
+            search: finds the headers in an input schema.
+
+        Raises:
+            ValueError: a definition breaks the rules; the text has the reason.
+        """
+        schema = None if self.input_schema is None else self.input_schema(tool)
+        return {} if schema is None else search(schema)
 
     def scopes_of(self, request: Request) -> tuple[str, ...]:
         """Return the scopes that a request needs. Raises what the application's function raises."""

@@ -33,8 +33,8 @@ def request_head(scope: Scope) -> sansmcp.RequestHead:
     return sansmcp.RequestHead(
         method=scope["method"].encode(),
         target=target + b"?" + query if query else target,
-        headers=tuple((name.lower(), value) for name, value in scope["headers"]),
-        root=quoted_path(root.encode()),
+        headers=tuple([(name.lower(), value) for name, value in scope["headers"]]),
+        root=quoted_path(root.encode()) if root else b"",
     )
 
 
@@ -61,6 +61,10 @@ class Exchange(HttpExchange):
             environ=self._scope,
         )
 
+    @property
+    def is_read(self) -> bool:
+        return not self._has_more
+
     async def receive_body(self) -> bytes:
         while self._has_more:
             message = await self._receive()
@@ -80,7 +84,10 @@ class Exchange(HttpExchange):
         await self._send_message({"type": _BODY, "body": data, "more_body": True})
 
     async def send_end(self) -> None:
-        await self._send_message({"type": _BODY, "more_body": False})
+        await self.send_last(b"")
+
+    async def send_last(self, data: bytes) -> None:
+        await self._send_message({"type": _BODY, "body": data, "more_body": False})
 
     async def wait_disconnected(self) -> None:
         while (await self._receive())["type"] != _DISCONNECT:

@@ -90,6 +90,11 @@ class HttpExchange(abc.ABC):
         """What is known about the connection, for ``authenticate``."""
         return sansmcp.ConnectionInfo()
 
+    @property
+    def is_read(self) -> bool:
+        """True if the whole body was received; False if only :meth:`receive_body` can tell."""
+        return False
+
     @abc.abstractmethod
     async def receive_body(self) -> bytes:
         """Return the next piece of the request's body, or ``b""`` at its end."""
@@ -105,6 +110,11 @@ class HttpExchange(abc.ABC):
     @abc.abstractmethod
     async def send_end(self) -> None:
         """End the response."""
+
+    async def send_last(self, data: bytes) -> None:
+        """Send the last piece of the response's body, and end the response."""
+        await self.send_body(data)
+        await self.send_end()
 
     async def wait_disconnected(self) -> None:
         """Return when the client has disconnected.
@@ -149,7 +159,12 @@ class HttpExchange(abc.ABC):
                 self._serving.run_pending()
                 return None if await self._send(self.send_head, head) else False
             case SendBody(data):
-                return None if await self._send(self.send_body, data) else False
+                if self._is_reading or not self._exchange.is_at_end:
+                    return None if await self._send(self.send_body, data) else False
+                is_sent = await self._send(self.send_last, data)
+                if is_sent:
+                    self._serving.core.next_effect_of(self._exchange)  # the end, which was sent
+                return is_sent
             case SendEnd():
                 if self._is_reading:
                     # Some servers reset the connection of a request that was not read to its end,
@@ -184,8 +199,11 @@ class HttpExchange(abc.ABC):
             self._is_reading = False
             self._feed(sansmcp.ConnectionLost())
         else:
-            self._is_reading = bool(data)
-            self._feed(sansmcp.BodyData(data) if data else sansmcp.BodyEnd())
+            self._is_reading = bool(data) and not self.is_read
+            if data:
+                self._feed(sansmcp.BodyData(data))
+            if not self._is_reading:
+                self._feed(sansmcp.BodyEnd())
 
     async def _read_rest(self) -> None:
         while self._is_reading:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 import attrs
 
 from sansmcp import App, BaseCall, JsonRpcError, LocalProtocolError, Request, ServerCall
-from sansmcp.app import TaskRule, check_task_rule
+from sansmcp.app import MirroredHeaders, TaskRule, check_task_rule
 from sansmcp.codecs.json import as_object
 from sansmcp.codecs.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
 from sansmcp.errors import check_type
@@ -111,6 +111,8 @@ class Tools(App):
         self._json_texts = json_texts
         self._numbers = count()
         self._tools: dict[str, Tool] = {}
+        self._mirrored: dict[str, tuple[Tool, MirroredHeaders]] = {}
+        """The headers that repeat arguments of a tool, once it was called with headers."""
         self._resources: dict[str, Resource] = {}
         self._templates: dict[str, Resource] = {}
         self._prompts: dict[str, Prompt] = {}
@@ -443,6 +445,7 @@ class Tools(App):
             LocalProtocolError: there is no such tool.
         """
         self._remove(self._tools, name, "tools")
+        self._mirrored.pop(name, None)
 
     def remove_resource(self, uri: str) -> None:
         """Remove a resource or a template, and tell the clients.
@@ -647,6 +650,17 @@ class Tools(App):
 
     def _tool_of(self, params: Mapping[str, Any]) -> Tool | None:
         return _entry_of(self._tools, params.get("name"))
+
+    def mirrored_headers(
+        self, tool: str, search: Callable[[Mapping[str, Any]], MirroredHeaders]
+    ) -> MirroredHeaders:
+        """See :meth:`sansmcp.App.mirrored_headers`; the schema of a function is searched once."""
+        found, known = self._tools.get(tool), self._mirrored.get(tool)
+        if found is None:
+            return super().mirrored_headers(tool, search)
+        if known is None or known[0] is not found:
+            known = self._mirrored[tool] = (found, super().mirrored_headers(tool, search))
+        return known[1]
 
     def _input_schema(self, name: str) -> Mapping[str, Any] | None:
         tool = self._tools.get(name)

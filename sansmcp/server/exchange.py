@@ -269,6 +269,11 @@ class ServerExchange:
             return end
         return None
 
+    @property
+    def is_at_end(self) -> bool:
+        """True if the next effect is SendEnd: the response is complete, and no piece waits."""
+        return isinstance(self._end, SendEnd) and self._response is None and not self._chunks
+
     def mark_idle(self) -> None:
         """Record that the driver waits for a Wake effect."""
         self._idle = True

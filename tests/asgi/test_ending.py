@@ -136,6 +136,21 @@ def test_a_client_that_leaves_before_it_has_asked(run: Run, world: ToolApp) -> N
     run(main)
 
 
+def test_a_complete_response_is_sent_with_its_end(run: Run, world: ToolApp) -> None:
+    """The request is read once, its end included; the response is a head and a body."""
+
+    async def main() -> None:
+        app = asgi_app(world.app)
+        asking = peer("echo")
+        await asking.ask(app)
+        start, body = asking.sent
+        assert start["status"] == 200
+        assert json.loads(body["body"])["id"] == 1
+        assert asking.is_complete
+
+    run(main)
+
+
 def test_a_client_that_takes_nothing_is_given_up(run: Run, world: ToolApp, ward: Ward) -> None:
     async def main() -> None:
         app = asgi_app(world.app, limits=Limits(send_timeout=0.01), stream_after=0)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from sansmcp import App, JsonRpcError, Limits, LocalProtocolError
-from sansmcp.effects import Wake
+from sansmcp import App, Idle, JsonRpcError, Limits, LocalProtocolError
+from sansmcp.effects import SendBody, SendEnd, SendHead, Wake
 from sansmcp.events import CallReceived, ClientNotified
 from sansmcp.messages import Notification
 from sansmcp.states import CallState
@@ -34,6 +34,16 @@ def test_a_quick_answer_is_plain_json(harness: ServerHarness, id: int | str) -> 
     assert talk.ended
     assert harness.store.count == 0
     assert call.state is CallState.ANSWERED
+
+
+def test_a_driver_sees_that_a_piece_is_the_last_one(harness: ServerHarness) -> None:
+    talk, call = harness.call(harness.open_session())
+    talk.reads = False
+    harness.run_action(call.respond, {"a": 1})
+    seen: list[tuple[type[object], bool]] = []
+    while not isinstance(effect := harness.server.next_effect_of(talk.exchange), Idle):
+        seen.append((type(effect), talk.exchange.is_at_end))
+    assert seen == [(SendHead, False), (SendBody, True), (SendEnd, False)]
 
 
 @pytest.mark.parametrize("version", VERSIONS)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from msgspec import Meta
 
 import sansmcp
+from sansmcp.codecs.mirrored import parameters
 from sansmcp.events import ServerNotified
 from sansmcp_pytest import Client, Connect, Serve
 from sansmcp_tools import (
@@ -541,6 +542,30 @@ def test_capabilities_follow_from_what_there_is(mcp_client: Connect) -> None:
 
 
 # Further options of tools
+
+
+def test_a_schema_is_searched_for_headers_once(tools: Tools) -> None:
+    searched: list[object] = []
+
+    def search(schema: Any) -> dict[str, tuple[str, ...]]:
+        searched.append(schema)
+        return parameters(schema)
+
+    def add(header: str) -> None:
+        def find(region: str) -> str:
+            return region
+
+        found = Annotated[str, Meta(extra_json_schema={"x-mcp-header": header})]
+        find.__annotations__["region"] = found
+        tools.tool(find)
+
+    add("Region")
+    assert [tools.mirrored_headers("find", search) for _ in "ab"] == 2 * [{"Region": ("region",)}]
+    assert len(searched) == 1
+    tools.remove_tool("find")
+    assert tools.mirrored_headers("find", search) == {}
+    add("Place")
+    assert tools.mirrored_headers("find", search) == {"Place": ("region",)}
 
 
 def test_headers_of_schemas_are_checked(mcp_client: Connect, tools: Tools) -> None:

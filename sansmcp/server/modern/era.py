@@ -141,22 +141,23 @@ def validate_mirrored_arguments(context: ModernRequestContext) -> None:
 
     Source: SEP-2243.
     """
-    schema_of = context.core.app.input_schema
-    if context.head is None or context.request.method != "tools/call" or schema_of is None:
+    if context.head is None or context.request.method != "tools/call":
         return
     assert context.revision is not None
     if not context.revision.mirrored_headers:
         return
-    arguments = json.as_object(context.params.get("arguments")) or {}
-    schema = schema_of(str(context.params.get("name"))) or {}
     try:
-        mirroring = mirrored.parameters(schema)
+        name = str(context.params.get("name"))
+        mirroring = context.core.app.mirrored_headers(name, mirrored.parameters)
     except ValueError as error:
         raise refusals.BAD_TOOL(context.request.id, what=str(error)) from None
+    if not mirroring:
+        return
+    arguments = json.as_object(context.params.get("arguments")) or {}
     for header, path in mirroring.items():
-        name = b"mcp-param-" + header.lower().encode()
+        header_name = b"mcp-param-" + header.lower().encode()
         value = mirrored.argument_at(arguments, path)
-        _check_mirrored(context.head, name, value, context.request.id)
+        _check_mirrored(context.head, header_name, value, context.request.id)
 
 
 VALIDATORS: tuple[Callable[[ModernRequestContext], None], ...] = (
