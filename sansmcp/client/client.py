@@ -1159,11 +1159,8 @@ class Client:
             if self._http_sse is not None and request.timeouts is not None:
                 wait = request.timeouts.part(1 / 2, self.limits.stream_idle_timeout)
                 self._http_sse.expect(wait, self._now)
-        elif request.stream.kind is StreamKind.SUBSCRIPTION:
+        elif request.stream.kind is not StreamKind.REQUEST:
             self._silence.restart(request.stream, self._now)
-        elif request.stream.kind is StreamKind.KEYED:
-            deadline = self._now + request.stream.idle_limit
-            self._timers.set(Timer.STREAM_IDLE, request.number, deadline)
 
     def _new_stream(self, request: PendingRequest) -> Stream | None:
         """Return the stream of a request; None if a shared stream carries the response."""
