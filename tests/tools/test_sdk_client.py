@@ -20,6 +20,10 @@ from ..interop.conftest import serve
 
 tools = sansmcp_tools.Tools("ours", "1.0")
 
+VIEW, PAGE = "ui://order/view", "text/html;profile=mcp-app"
+SHOWN_BY = {"ui": {"resourceUri": VIEW, "visibility": ["model", "app"]}}
+UI = {"ui": {"csp": {"connectDomains": ["https://api.example"]}}, "com.example/a": [1, None]}
+
 
 @tools.tool(title="Add", read_only=True)
 def add(a: int, b: int = 2) -> int:
@@ -45,7 +49,7 @@ def order_in_thread(context: ThreadContext) -> str:
     return repr(context.elicit(bool, "Tea?"))
 
 
-@tools.tool
+@tools.tool(meta=SHOWN_BY)
 def show() -> list[str | Image | ResourceLink]:
     """Show content."""
     return ["see", Image(b"img"), ResourceLink("note://1", "one")]
@@ -55,6 +59,12 @@ def show() -> list[str | Image | ResourceLink]:
 def note(id: int) -> str:
     """A note."""
     return f"note {id}"
+
+
+@tools.resource(VIEW, mime_type=PAGE, meta=UI)
+def view() -> str:
+    """The page of a tool (SEP-1865)."""
+    return "<!DOCTYPE html>"
 
 
 @tools.prompt
@@ -113,6 +123,12 @@ async def test_their_client_uses_our_tools(transport: str, mode: str) -> None:
         assert _text(await client.call_tool("order_in_thread")) == "Accepted(value=True)"
         shown = await client.call_tool("show")
         assert [block.type for block in shown.content] == ["text", "image", "resource_link"]
+        assert listed["show"].meta == SHOWN_BY
+        (resource,) = (await client.list_resources()).resources
+        assert (resource.uri, resource.mime_type, resource.meta) == (VIEW, PAGE, UI)
+        (contents,) = (await client.read_resource(VIEW)).contents
+        assert isinstance(contents, mcp_types.TextResourceContents)
+        assert (contents.mime_type, contents.text, contents.meta) == (PAGE, "<!DOCTYPE html>", UI)
         (contents,) = (await client.read_resource("note://7")).contents
         assert isinstance(contents, mcp_types.TextResourceContents)
         assert contents.text == "note 7"
@@ -124,6 +140,16 @@ async def test_their_client_uses_our_tools(transport: str, mode: str) -> None:
         assert found.completion.values == ["cold"]
         with pytest.raises(mcp.MCPError, match="There is no tool 'other'"):
             await client.call_tool("other")
+
+
+@pytest.mark.parametrize("transport", ["http", "stdio"])
+async def test_their_client_listens_for_what_is_not_honoured(transport: str) -> None:
+    """The subscription is acknowledged, and completed at once."""
+    async with connected(transport, "2026-07-28") as client:
+        async with client.listen() as subscription:
+            events = [event async for event in subscription]
+        assert events == []
+        assert not subscription.honored.model_dump(exclude_none=True)
 
 
 def _text(result: mcp_types.CallToolResult) -> str:
