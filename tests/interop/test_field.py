@@ -22,7 +22,7 @@ import pytest
 import sansmcp_blocking
 
 from ..bridge.processes import running
-from ..cli.conftest import run_in_process
+from ..cli.conftest import CompletedCommand, run_in_process
 from ..node import NODE, install_or_skip
 from .environments import python_with
 
@@ -35,6 +35,9 @@ REVISION = "2025-11-25"
 
 _NEWER_MEMBERS = ("resultType", "_meta", "ttlMs", "cacheScope")
 """Those that 2026-07-28 has added to results."""
+
+_PATIENCE = 300
+"""The seconds that a server may take to start, beside other tests."""
 
 JsonObject: TypeAlias = "dict[str, Any]"
 
@@ -53,6 +56,7 @@ class FieldServer:
     text: str
     env: Mapping[str, str] = attrs.Factory(dict[str, str])
     resource: str | None = None
+    """One that it has; None if it has none."""
     packages: tuple[str, ...] = ()
     """Of PyPI; else the command is a file of a package of npm."""
 
@@ -250,6 +254,7 @@ class Seen:
     tools: Any
     called: Any
     read: Any
+    """The result; the list of resources if there is none to read."""
 
 
 def seen_raw(prepared: Prepared) -> Seen:
@@ -269,7 +274,12 @@ def seen_raw(prepared: Prepared) -> Seen:
             assert "nextCursor" not in listed
             call = {"name": server.tool, "arguments": json.loads(prepared.arguments)}
             called = client.ask("tools/call", call)
-            read = server.resource and client.ask("resources/read", {"uri": server.resource})
+            if server.resource is None:
+                is_offered = "resources" in client.initialized["capabilities"]
+                read: Any = client.ask("resources/list", {})["resources"] if is_offered else []
+                assert not read, "one of them can be read here"
+            else:
+                read = client.ask("resources/read", {"uri": server.resource})
         finally:
             process.kill()
     return Seen(client.initialized["serverInfo"], listed["tools"], called, read)
@@ -280,9 +290,12 @@ def seen_by_command(prepared: Prepared, *words: str, **settings: Any) -> Seen:
     target = words[0] if words else prepared.command
     at_end = () if words else ("--", *prepared.command)
 
+    def run(subcommand: str, *asked: str) -> CompletedCommand:
+        options = ("--json", "--timeout", str(_PATIENCE), *(() if words else prepared.options))
+        return run_in_process(subcommand, *options, *words, *asked, *at_end)
+
     def shown(subcommand: str, *asked: str) -> Any:
-        options = () if words else prepared.options
-        done = run_in_process(subcommand, "--json", *options, *words, *asked, *at_end)
+        done = run(subcommand, *asked)
         assert done.out, done.err
         result = json.loads(done.out)
         return {name: value for name, value in result.items() if name not in _NEWER_MEMBERS}
@@ -290,9 +303,17 @@ def seen_by_command(prepared: Prepared, *words: str, **settings: Any) -> Seen:
     server = prepared.server
     tools = shown("list", "tools")["tools"]
     called = shown("call", server.tool, prepared.arguments)
-    read = server.resource and shown("raw", "resources/read", json.dumps({"uri": server.resource}))
+    if server.resource is None:
+        read: Any = shown("list", "resources")["resources"]
+        refused = run("read", "any://resource")
+        assert (refused.status, refused.out) == (1, "")
+        assert "sansmcp: " in refused.err.splitlines()[-1]
+    else:
+        read = shown("read", server.resource)
     env = None if words else prepared.env
-    with sansmcp_blocking.connect(target, env=env, versions=(REVISION,)) as client:
+    with sansmcp_blocking.connect(
+        target, env=env, versions=(REVISION,), connect_timeout=_PATIENCE
+    ) as client:
         return Seen(client.connected.server_info, tools, called, read)
 
 
