@@ -51,7 +51,7 @@ _MAX_PROCESSES = 64
 
 _MAX_ELSEWHERE = 8
 """Answers of other processes after which the one that has the call is taken to have ended; as many
-for each known process if a load balancer chooses.
+for each known process if a load balancer chooses. For a call that may be repeated it is one.
 """
 
 _MAX_DELAY = 5.0
@@ -224,10 +224,11 @@ class CallKeys:
         if len(self._confirmed) < MAX_CONFIRMED:
             self._confirmed.append(key.secret)
 
-    def next_step(self, key: CallKey, answer: Answer, now: float) -> Step:
+    def next_step(self, key: CallKey, answer: Answer, now: float, *, idempotent: bool) -> Step:
         """Return what follows a cut, or an answer that is not the response of the call.
 
-        Retry sends ``key.next`` after its delay, Restart at once.
+        Retry sends ``key.next`` after its delay, Restart at once. ``idempotent``: True if the call
+        may be repeated after Lost.
         """
         key.now = now
         if not isinstance(answer, Cut) and answer.place is not None:
@@ -236,7 +237,7 @@ class CallKeys:
             return self._move(key)
         try:
             if key.steps is None:
-                key.steps = self._reclaim(key, answer)
+                key.steps = self._reclaim(key, answer, 1 if idempotent else _MAX_ELSEWHERE)
                 return next(key.steps)
             return key.steps.send(answer)
         except StopIteration as end:
@@ -254,8 +255,13 @@ class CallKeys:
     def _delay(self, attempt: int) -> float:
         return min(self._policy.delay(attempt, 0.0, self._jitter()), _MAX_DELAY)
 
-    def _reclaim(self, key: CallKey, answer: Cut | Unknown) -> Generator[Step, Cut | Unknown, Lost]:
-        """Ask for the rest of a call until it has arrived, or cannot arrive any more."""
+    def _reclaim(
+        self, key: CallKey, answer: Cut | Unknown, most: int
+    ) -> Generator[Step, Cut | Unknown, Lost]:
+        """Ask for the rest of a call until it has arrived, or cannot arrive any more.
+
+        ``most``: the answers of other processes after which it is lost, for each known one.
+        """
         reason, received, ends = "the server does not have the response", -1, -math.inf
         attempt = elsewhere = copies = 0
         while True:
@@ -271,7 +277,7 @@ class CallKeys:
                 elsewhere += 1
                 is_gone = answer.place is None or _is_of(key.place, answer.place)
                 known = len(self._processes) if self.place == ANY_PLACE else 1
-                if is_gone or elsewhere == _MAX_ELSEWHERE * known:
+                if is_gone or elsewhere == most * known:
                     return Lost(f"{reason}; {_why(answer, key.place)}")
                 attempt, wait = 0, 0.0
             else:

@@ -1144,6 +1144,10 @@ class Client:
         if self._stdio is not None:
             self._stdio.write(self._encoder.request(request))
             return
+        stream = request.stream
+        if stream is not None and stream.kind is StreamKind.KEYED and request.key is None:
+            self._timers.stop(Timer.STREAM_IDLE, request.number)
+            request.stream = None
         if request.stream is None:
             request.stream = self._new_stream(request)
         else:
@@ -1344,9 +1348,19 @@ class Client:
                 assert_never(impossible)
 
     def _gets_key(self, request: PendingRequest) -> bool:
-        """Return True if the response of a request is to be had by a key after a cut."""
+        """Return True if the response of a request is to be had by a key after a cut.
+
+        A call that is repeated because its response could not be had has none, and is repeated
+        after further cuts as well. Else a load balancer that takes turns could lead each repeated
+        call to a process that has ended, and each request for the rest to one that lives.
+        """
         is_call = request.method == TASK_METHOD and request.kind is Kind.CALL
-        return is_call and self._keys.place is not None and self._encoder.agreed.is_modern
+        return (
+            is_call
+            and not request.is_repeated
+            and self._keys.place is not None
+            and self._encoder.agreed.is_modern
+        )
 
     def _response_headers(self, request: PendingRequest, answer: OwnAnswer) -> Headers:
         """Return the headers of the HTTP response with the result; empty if there is none."""

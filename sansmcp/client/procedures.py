@@ -218,15 +218,15 @@ class Procedures:
         key = call.key
         assert key is not None
         key.was_attached = call.stream is not None and call.stream.was_opened
-        step = self._keys.next_step(key, answer, self.now)
+        step = self._keys.next_step(key, answer, self.now, idempotent=call.idempotent)
         if isinstance(step, Retry):
             call.refusals = step.attempt
             yield step
         elif isinstance(step, Lost):
             call.key = None
-            if not call.idempotent or call.repeats == self._options.reconnect.max_attempts:
+            if not call.idempotent:
                 return call.lost(step.reason)
-            call.repeats += 1
+            call.is_repeated = True
         return None
 
     # Decisions

@@ -240,8 +240,8 @@ class PendingRequest:
     """How often the server has refused it without running anything, since the last progress."""
     tried: tuple[type[NeedsTools | NeedsVersion], ...] = attrs.field(default=(), init=False)
     """What was done about error responses to it, each at most once."""
-    repeats: int = attrs.field(default=0, init=False)
-    """How often it was sent again because its response was lost."""
+    is_repeated: bool = attrs.field(default=False, init=False)
+    """True if it had a key, and was sent again because its response could not be had by that."""
     was_not_run: bool = attrs.field(default=False, init=False)
     """True if the server refused it because the session has ended."""
     was_sent: bool = attrs.field(default=False, init=False)

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Generator
 from pathlib import Path
-from typing import TypeGuard
+from typing import Any, TypeGuard
 
 import pytest
 
 from sansmcp import App, Client, MemoryStore, Server, ServerCall
 from sansmcp.events import CallCancelled, CallCompleted, CallFailed, CallReceived, ClientEvent
-from sansmcp.revisions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
+from sansmcp.revisions import HANDSHAKE_VERSIONS, MODERN_VERSIONS, REVISIONS
 from sansmcp.testing import Link, Pair, sequential_tokens
 
 from ..examples.test_examples import output_of
@@ -19,13 +19,14 @@ from .documents import DOCS, blocks, rows
 
 PAGE = DOCS / "streams.md"
 
-SCENARIOS = [
-    (0, HANDSHAKE_VERSIONS, "streamable-http", True),
-    (1, HANDSHAKE_VERSIONS, "streamable-http", False),
-    (2, HANDSHAKE_VERSIONS[:1], "http+sse", True),
-    (3, MODERN_VERSIONS, "streamable-http", True),
+SCENARIOS: list[tuple[int, tuple[str, ...], str, dict[str, bool]]] = [
+    (0, HANDSHAKE_VERSIONS, "streamable-http", {}),
+    (1, HANDSHAKE_VERSIONS, "streamable-http", {"resumable": False}),
+    (2, HANDSHAKE_VERSIONS[:1], "http+sse", {}),
+    (3, MODERN_VERSIONS, "streamable-http", {}),
+    (4, MODERN_VERSIONS, "streamable-http", {"reclaim": False}),
 ]
-"""For each row of the table: versions, transport, and whether the server keeps streams."""
+"""For each row of the table: versions, transport, and settings of the server."""
 
 
 def work(call: ServerCall) -> Generator[float, None, object]:
@@ -35,16 +36,22 @@ def work(call: ServerCall) -> Generator[float, None, object]:
     return {"tools": [], "content": []}
 
 
-def fate(method: str, version: str, transport: str, *, resumable: bool) -> tuple[str, str]:
+def fate(method: str, version: str, transport: str, **settings: Any) -> tuple[str, str]:
     """What becomes of a call, and of its handler, when all connections break."""
     app = App("worker", "1")
     app.handler(method)(work)
     path = {"http+sse": "/sse"}.get(transport)
     tokens = sequential_tokens()
-    server = Server(app, new_token=tokens, versions=(version,), resumable=resumable, http_sse=path)
+    server = Server(app, new_token=tokens, versions=(version,), http_sse=path, **settings)
     url = f"http://localhost{path or server.path}"
-    client = Client(url, jitter=lambda: 0.5, versions=(version,), transports=(transport,))
-    store = MemoryStore(server.limits) if resumable else None
+    client = Client(
+        url,
+        jitter=lambda: 0.5,
+        random_bytes=bytes,
+        versions=(version,),
+        transports=(transport,),
+    )
+    store = MemoryStore(server.limits) if settings.get("resumable", True) else None
     pair = Pair(client, server, Link(lambda: 0.5), store=store)
     client.start(now=0.0)
     call = client.call(method, {"name": "any"}, now=0.0)
@@ -56,7 +63,8 @@ def fate(method: str, version: str, transport: str, *, resumable: bool) -> tuple
     )
     match end:
         case CallCompleted():
-            outcome = "resumed" if times == 1 else "repeated"
+            once = "resumed" if REVISIONS[version].resumption else "reclaimed"
+            outcome = once if times == 1 else "repeated"
         case CallFailed(error=error):
             outcome = f"`{type(error).__name__}`"
     is_cancelled = any(isinstance(event, CallCancelled) for event in pair.server_events)
@@ -67,15 +75,18 @@ def is_end(event: ClientEvent) -> TypeGuard[CallCompleted | CallFailed]:
     return isinstance(event, CallCompleted | CallFailed)
 
 
-@pytest.mark.parametrize(("row", "versions", "transport", "resumable"), SCENARIOS)
+@pytest.mark.parametrize(("row", "versions", "transport", "settings"), SCENARIOS)
 def test_what_the_caller_sees(
-    row: int, versions: tuple[str, ...], transport: str, resumable: bool
+    row: int, versions: tuple[str, ...], transport: str, settings: dict[str, bool]
 ) -> None:
     _, reads, others, handler = rows(PAGE)[row]
+    of_call, _, of_read = handler.partition("; ")
+    of_read = of_read.removesuffix(" if it only reads") or of_call
+    cells = (("tools/list", reads, of_read), ("tools/call", others, of_call))
     for version in versions:
-        for method, said in (("tools/list", reads), ("tools/call", others)):
-            seen = fate(method, version, transport, resumable=resumable)
-            assert seen == (said, handler), (version, method)
+        for method, *said in cells:
+            seen = fate(method, version, transport, **settings)
+            assert seen == tuple(said), (version, method)
 
 
 def test_a_client_is_let_go(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def place_of(harness: ModernServerHarness) -> str:
 
 @pytest.fixture
 def harness() -> ModernServerHarness:
-    return ModernServerHarness(reclaim=True)
+    return ModernServerHarness()
 
 
 def begin(
@@ -307,7 +307,7 @@ def test_the_key_of_another_principal_is_no_key(harness: ModernServerHarness) ->
 
 @pytest.mark.parametrize("is_over", [False, True])
 def test_the_rest_needs_the_scopes_of_its_call(is_over: bool) -> None:
-    harness = ProtectedHarness(reclaim=True)
+    harness = ProtectedHarness()
     harness.token = "reader"
     talk, call = harness.start(keyed(name="sum"))
     talk.lose_connection()
@@ -421,7 +421,7 @@ def test_only_the_process_that_was_named_says_that_nothing_arrived(
 
 
 def test_a_copy_that_arrives_after_its_key_was_forgotten_is_refused() -> None:
-    harness = ModernServerHarness(reclaim=True, limits=Limits(max_reclaim_bytes=4096))
+    harness = ModernServerHarness(limits=Limits(max_reclaim_bytes=4096))
     place = place_of(harness)
     _, call = begin(harness, place=place)
     harness.run_action(call.respond, {"content": []})
@@ -439,7 +439,7 @@ def test_a_copy_that_arrives_after_its_key_was_forgotten_is_refused() -> None:
 
 
 def test_without_room_a_call_has_no_key() -> None:
-    harness = ModernServerHarness(reclaim=True, limits=Limits(max_reclaim_bytes=3000))
+    harness = ModernServerHarness(limits=Limits(max_reclaim_bytes=3000))
     place = place_of(harness)
     talks = [begin(harness, id, f"a-secret-of-a-call-{id}", place=place) for id in (1, 2, 3)]
     talks[2][0].lose_connection()
@@ -449,14 +449,14 @@ def test_without_room_a_call_has_no_key() -> None:
 
 
 def test_a_call_without_room_is_refused_as_ever() -> None:
-    harness = ModernServerHarness(reclaim=True, limits=Limits(max_reclaim_bytes=500))
+    harness = ModernServerHarness(limits=Limits(max_reclaim_bytes=500))
     begin(harness)
     bad = keyed(2, "another-secret-of-a-call", requestState="forged")
     assert harness.ask(bad).status == 400
 
 
 def test_a_call_without_room_is_answered_as_ever() -> None:
-    harness = ModernServerHarness(reclaim=True, limits=Limits(max_reclaim_bytes=500))
+    harness = ModernServerHarness(limits=Limits(max_reclaim_bytes=500))
     begin(harness)
     talk, call = begin(harness, 2, "another-secret-of-a-call")
     assert harness.run_action(call.progress, 1)
@@ -466,7 +466,7 @@ def test_a_call_without_room_is_answered_as_ever() -> None:
 
 
 def test_the_principal_that_uses_most_loses_its_responses() -> None:
-    harness = ModernServerHarness(reclaim=True, limits=Limits(max_reclaim_bytes=100_000))
+    harness = ModernServerHarness(limits=Limits(max_reclaim_bytes=100_000))
 
     def run(principal: str, id: int, size: int) -> str:
         secret = f"secret-{principal}-{id:06}"
@@ -482,7 +482,7 @@ def test_the_principal_that_uses_most_loses_its_responses() -> None:
 
 
 def test_many_principals_take_the_bytes_of_all_together() -> None:
-    harness = ModernServerHarness(reclaim=True, limits=Limits(max_reclaim_bytes=100_000))
+    harness = ModernServerHarness(limits=Limits(max_reclaim_bytes=100_000))
     for id in range(200):
         talk, call = harness.start(
             keyed(id, f"a-secret-of-a-call-{id}"), principal=f"principal {id}"
@@ -495,7 +495,7 @@ def test_many_principals_take_the_bytes_of_all_together() -> None:
 
 
 def test_long_ids_take_room() -> None:
-    harness = ModernServerHarness(reclaim=True, limits=Limits(max_reclaim_bytes=100_000))
+    harness = ModernServerHarness(limits=Limits(max_reclaim_bytes=100_000))
     for letter in "abc":
         about = {**meta(), EXTENSION: f"..the-secret-of-call-{letter}"}
         _, call = harness.start(modern(20_000 * letter, "tools/call", about))
@@ -507,7 +507,7 @@ def test_long_ids_take_room() -> None:
 
 def test_a_principal_whose_old_keys_make_room_for_a_new_one() -> None:
     """Nothing of it is left then. Its new call runs on after a cut; its response has no room."""
-    harness = ModernServerHarness(reclaim=True, limits=Limits(max_reclaim_bytes=10_400))
+    harness = ModernServerHarness(limits=Limits(max_reclaim_bytes=10_400))
     _, call = harness.start(keyed(1, "a-secret-of-bob-1"), principal="bob")
     harness.run_action(call.respond, {"content": ["x" * 600]})
     for id in range(10):  # which run, so that only the other principal can make room
@@ -520,7 +520,7 @@ def test_a_principal_whose_old_keys_make_room_for_a_new_one() -> None:
 
 
 def test_refused_calls_take_no_room() -> None:
-    harness = ModernServerHarness(reclaim=True, limits=Limits(max_reclaim_bytes=10_000))
+    harness = ModernServerHarness(limits=Limits(max_reclaim_bytes=10_000))
     for id in range(10):
         bad = keyed(id, f"a-secret-of-a-call-{id}", requestState="forged")
         assert harness.ask(bad, principal=f"principal {id}").status == 400
@@ -530,7 +530,7 @@ def test_refused_calls_take_no_room() -> None:
 
 
 def test_the_call_that_was_cut_longest_ago_is_cancelled_beyond_the_bound() -> None:
-    harness = ModernServerHarness(reclaim=True, limits=Limits(max_cut_calls=2))
+    harness = ModernServerHarness(limits=Limits(max_cut_calls=2))
     calls: list[ServerCall] = []
     for id in range(3):
         talk, call = harness.start(keyed(id, f"a-secret-of-a-call-{id}"), principal="ann")
@@ -543,7 +543,7 @@ def test_the_call_that_was_cut_longest_ago_is_cancelled_beyond_the_bound() -> No
 
 
 def test_the_requests_of_calls_without_a_connection_take_room() -> None:
-    harness = ModernServerHarness(reclaim=True, limits=Limits(max_reclaim_bytes=30_000))
+    harness = ModernServerHarness(limits=Limits(max_reclaim_bytes=30_000))
 
     def run(principal: str, id: int) -> ServerCall:
         request = keyed(id, f"a-secret-of-{principal}-{id}", arguments={"text": "x" * 5000})
@@ -561,7 +561,7 @@ def test_the_requests_of_calls_without_a_connection_take_room() -> None:
 
 
 def test_a_request_takes_no_room_while_the_call_has_a_connection() -> None:
-    harness = ModernServerHarness(reclaim=True, limits=Limits(max_reclaim_bytes=30_000))
+    harness = ModernServerHarness(limits=Limits(max_reclaim_bytes=30_000))
     for id in range(10):
         request = keyed(id, f"a-secret-of-a-call-{id}", arguments={"text": "x" * 5000})
         talk, call = harness.start(request)
@@ -572,7 +572,7 @@ def test_a_request_takes_no_room_while_the_call_has_a_connection() -> None:
 
 
 def test_reports_take_room() -> None:
-    harness = ModernServerHarness(reclaim=True, limits=Limits(max_reclaim_bytes=50_000))
+    harness = ModernServerHarness(limits=Limits(max_reclaim_bytes=50_000))
     calls: list[ServerCall] = []
     for id in range(5):
         talk, call = harness.start(keyed(id, f"a-secret-of-a-call-{id}"))
@@ -618,7 +618,7 @@ def test_a_call_without_a_connection_ends_with_the_server(harness: ModernServerH
 @pytest.mark.parametrize("is_full", [False, True])
 def test_a_trace_does_not_show_the_key(is_full: bool) -> None:
     lines: list[str] = []
-    harness = ModernServerHarness(reclaim=True, trace=Tracer("server", lines.append, is_full))
+    harness = ModernServerHarness(trace=Tracer("server", lines.append, is_full))
     begin(harness)
     assert any(EXTENSION in line for line in lines) is is_full
     assert not any(SECRET in line for line in lines)
@@ -641,7 +641,7 @@ BODIES = {
 @pytest.mark.parametrize("is_whole", [True, False])
 def test_nor_if_it_comes_otherwise(is_full: bool, pieces: int, body: str, is_whole: bool) -> None:
     lines: list[str] = []
-    harness = ModernServerHarness(reclaim=True, trace=Tracer("server", lines.append, is_full))
+    harness = ModernServerHarness(trace=Tracer("server", lines.append, is_full))
     pairs = {"host": "localhost", "accept": BOTH, "content-type": JSON, **mirrored(keyed())}
     fields = tuple((name.encode(), str(value).encode()) for name, value in pairs.items())
     talk = RawExchange(harness)
