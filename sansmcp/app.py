@@ -10,13 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial, wraps
-from inspect import (
-    isasyncgenfunction,
-    isawaitable,
-    iscoroutinefunction,
-    isgeneratorfunction,
-    signature,
-)
+from inspect import isawaitable, iscoroutinefunction, signature
 from types import NoneType
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
@@ -472,7 +466,6 @@ def is_reserved(method: str) -> bool:
 
 def _check_parameters(what: str, handler: Callable[..., object], *names: str) -> None:
     """Raise LocalProtocolError if a handler cannot be called with arguments of these names."""
-    check_returns(handler)
     try:
         parameters = signature(handler)
     except (TypeError, ValueError):  # some builtins have none
@@ -486,15 +479,6 @@ def _check_parameters(what: str, handler: Callable[..., object], *names: str) ->
             f"The handler of {what} gets {gets}, and {name}{parameters} does not take that: "
             f"{error}. Write: def {name}({', '.join(names)})"
         ) from None
-
-
-def check_returns(function: Callable[..., object]) -> None:
-    """Raise LocalProtocolError for a function that yields: a call has one result."""
-    if isgeneratorfunction(function) or isasyncgenfunction(function):
-        name = getattr(function, "__name__", None) or type(function).__name__
-        raise LocalProtocolError(
-            f"{name} is a generator: it yields, and a call has one result. Return a list instead"
-        )
 
 
 def is_async(handler: Handler) -> bool:

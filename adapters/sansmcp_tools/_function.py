@@ -11,7 +11,7 @@ import attrs
 import msgspec
 
 from sansmcp import LocalProtocolError
-from sansmcp.app import check_returns, is_async
+from sansmcp.app import is_async
 from sansmcp.types import elide
 
 from ._arguments import arguments_from
@@ -118,7 +118,7 @@ def inspect_function(
         advice = f"; for a name write name={function!r}" if is_name else ""
         raise LocalProtocolError(f"Decorate a function, and not {elide(function)}{advice}")
     _check_no_method(function)
-    check_returns(function)
+    _check_no_generator(function)
     own = getattr(function, "__name__", type(function).__name__)
     hints = _hints(function, own)
     documentation = parse_docstring(inspect.getdoc(function))
@@ -225,3 +225,12 @@ def _add_defaults(schema: JsonSchema, defaults: Mapping[str, Any]) -> None:
 def _returns(hints: Mapping[str, Any]) -> Any:
     returns = hints.get("return")
     return None if returns is type(None) else cast("Any", returns)
+
+
+def _check_no_generator(function: Callable[..., object]) -> None:
+    """Raise LocalProtocolError for a function that yields: a call has one result."""
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        name = getattr(function, "__name__", None) or type(function).__name__
+        raise LocalProtocolError(
+            f"{name} is a generator: it yields, and a call has one result. Return a list instead"
+        )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, cast
@@ -138,23 +138,6 @@ def test_a_handler_that_cannot_take_the_call_is_refused(handler: Any, shown: str
         assert shown in str(caught.value)
     with pytest.raises(LocalProtocolError, match="gets two arguments, the peer and the not"):
         App("c").on_notification("notifications/x")(_with_keyword)
-
-
-def _yielding(*_: object) -> Iterator[int]:
-    yield 1
-
-
-async def _yielding_async(*_: object) -> AsyncIterator[int]:
-    yield 1
-
-
-@pytest.mark.parametrize("handler", [_yielding, _yielding_async, partial(_yielding, 1)])
-def test_a_generator_is_no_handler(handler: Any) -> None:
-    """Its result would be an object that has no form in JSON, and its code would never run."""
-    app = App("a")
-    for register in (app.handler("a/b"), app.fallback, app.on_notification("notifications/x")):
-        with pytest.raises(LocalProtocolError, match="is a generator: it yields"):
-            register(handler)
 
 
 @pytest.mark.parametrize("handler", [_with_any, _with_default, iter, dict])
