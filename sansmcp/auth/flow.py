@@ -263,7 +263,7 @@ class Flow:
             self._collector = None
             self._steps.append(AbortFetch())
         self._running = self._wait = None
-        self.deadline = self._logout_deadline
+        self.deadline = math.inf
         self._advance(AuthorizationEvent.CLOSE)
 
     def next_step(self) -> Step | None:
@@ -522,7 +522,7 @@ class Flow:
             case _Pause(seconds):
                 self.deadline = now + seconds
             case _:
-                self.deadline = math.inf
+                self.deadline = self._logout_deadline
                 self._steps.append(wait)
 
     def _finish(self, end: Obtained | Failed) -> None:

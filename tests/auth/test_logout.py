@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 from typing import Any
 
@@ -183,6 +184,7 @@ def test_a_logout_that_is_broken_off_releases_the_lock() -> None:
     bench.flow.close()
     bench.run()
     assert (bench.flow.state, world.locked) == (AuthorizationState.CLOSED, set())
+    assert bench.flow.deadline == math.inf
     assert tokens_of(world) is not None
 
 
