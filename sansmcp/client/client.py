@@ -172,6 +172,7 @@ from .outcomes import (
     Sleep,
     StreamOutcome,
     TaskInputDone,
+    TaskOver,
     TaskReported,
     ToolsListed,
     TurnDone,
@@ -1402,14 +1403,8 @@ class Client:
                     self._schedule_task_request(call, wait)
             case NeedsInput(members):
                 self._start_round(call, members)
-            case BecameTask():
-                self._events.extend(call.followed.news(call.number))
-                self._go_on(call)
-            case NeedsTools():
-                self._cache.discard("tools/list")
-                self._go_on(call)
-            case ToolsListed(result):
-                self._events.extend(self._encoder.record_tools(result)[1])
+            case BecameTask() | TaskOver() | NeedsTools() | ToolsListed():
+                self._note(call, step)
                 self._go_on(call)
             case NeedsVersion():
                 why = "the server no longer supports the protocol version"
@@ -1419,6 +1414,21 @@ class Client:
                 self._session_lost(refusal)
             case _ as impossible:
                 assert_never(impossible)
+
+    def _note(
+        self, call: PendingRequest, step: BecameTask | TaskOver | NeedsTools | ToolsListed
+    ) -> None:
+        """Note what the procedure of a call was told."""
+        match step:
+            case BecameTask():
+                self._events.extend(call.followed.news(call.number))
+            case TaskOver():
+                self._leave_stream(call, complete=True)
+                call.task = None
+            case NeedsTools():
+                self._cache.discard("tools/list")
+            case ToolsListed(result):
+                self._events.extend(self._encoder.record_tools(result)[1])
 
     def _ask(self, call: PendingRequest, ask: Ask) -> None:
         """Make a request for the procedure of a call."""

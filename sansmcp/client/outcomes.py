@@ -139,6 +139,11 @@ class BecameTask:
     members: dict[str, Any]
 
 
+@attrs.frozen(eq=False, repr=False)
+class TaskOver:
+    """The task of a call has ended, and the call has not: it is sent again."""
+
+
 RequestOutcome: TypeAlias = Finished | NeedsInput | BecameTask
 
 
@@ -246,6 +251,7 @@ Step: TypeAlias = (
     | NeedsVersion
     | SessionOver
     | BecameTask
+    | TaskOver
 )
 
 

@@ -7,7 +7,8 @@ A procedure reads from top to bottom. It yields what the client must do next, an
 * ``Retry``, ``Sleep``, ``TaskReported``: wait. It is sent None after the time, or earlier.
 * ``NeedsInput``: get the input responses. It is sent them.
 * ``NeedsVersion``, ``SessionOver``: open a new session.
-* ``BecameTask``, ``NeedsTools``, ``ToolsListed``: note what was received. It is sent None.
+* ``BecameTask``, ``TaskOver``, ``NeedsTools``, ``ToolsListed``: note what was received. It is sent
+  None.
 
 It returns the result of the call, or the exception that is its outcome. An exception of a call is
 never raised here: the application raises it, and its traceback is that of the application.
@@ -30,6 +31,7 @@ from ..errors import (
     AuthorizationFailed,
     CallError,
     InvalidResponse,
+    JsonRpcError,
     RemoteProtocolError,
     TaskLost,
 )
@@ -55,6 +57,7 @@ from .outcomes import (
     SessionOver,
     Sleep,
     TaskOutcome,
+    TaskOver,
     TaskReported,
     ToolsListed,
 )
@@ -63,6 +66,9 @@ from .task import FollowedTask
 
 _MAX_PAGES = 100
 """The number of pages of a list of tools to fetch when the headers of a tool are looked up."""
+
+_INSTANCE_LOST = "instance_lost"
+"""The reason in an error of a server of several instances: that which ran the call has died."""
 
 _SEND = Send()
 
@@ -107,7 +113,13 @@ class Procedures:
                         case Finished(result=result):
                             return result
                         case BecameTask() as became:
-                            return (yield from self._become_task(call, became))
+                            outcome = yield from self._become_task(call, became)
+                            retry = self._after_death(call, outcome)
+                            if retry is None:
+                                return outcome
+                            yield TaskOver()
+                            yield retry
+                            error = None
                         case needs:
                             rounds += 1
                             error = yield from self._get_input(call, needs, rounds)
@@ -175,7 +187,12 @@ class Procedures:
             call.tried += (NeedsVersion,)
             yield NeedsVersion()
             return None
-        return jsonrpc_error_from(error, call.method, call.id, http_status)
+        denied = jsonrpc_error_from(error, call.method, call.id, http_status)
+        retry = self._after_death(call, denied)
+        if retry is None:
+            return denied
+        yield retry
+        return None
 
     def _refused(self, call: PendingRequest, refusal: Refusal) -> Steps[CallError | None]:
         about_key = None if call.key is None else call.key.answer_in(refusal)
@@ -248,6 +265,16 @@ class Procedures:
         if call.refused_since is None:
             call.refused_since = self.now
         return self.now >= call.refused_since + LOCAL_PATIENCE
+
+    def _after_death(self, call: PendingRequest, outcome: object) -> Retry | None:
+        """Return when to send a safe call again because the instance that ran it has died."""
+        if not (call.idempotent and isinstance(outcome, JsonRpcError)):
+            return None
+        reason = (json.as_object(outcome.data) or {}).get("reason")
+        if reason != _INSTANCE_LOST or call.deaths == self._options.reconnect.max_attempts:
+            return None
+        call.deaths += 1
+        return self._next_attempt(call, str(outcome))
 
     def _next_attempt(self, call: PendingRequest, reason: str, wait: float = 0.0) -> Retry | None:
         """Return when to send a call again of which the server has run nothing, or which is safe.

@@ -242,6 +242,8 @@ class PendingRequest:
     """What was done about error responses to it, each at most once."""
     is_repeated: bool = attrs.field(default=False, init=False)
     """True if it had a key, and was sent again because its response could not be had by that."""
+    deaths: int = attrs.field(default=0, init=False)
+    """How often it was sent again because the instance that ran it had died."""
     was_not_run: bool = attrs.field(default=False, init=False)
     """True if the server refused it because the session has ended."""
     was_sent: bool = attrs.field(default=False, init=False)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from sansmcp import Disconnected, ReconnectPolicy, RequestTimeout
+from sansmcp import Disconnected, JsonRpcError, ReconnectPolicy, RequestTimeout
 from sansmcp.events import CallCompleted, CallFailed, Reconnecting
 
-from .harness import ClientHarness, notification, only_failure, open_call, response
+from .harness import Asked, ClientHarness, notification, only_failure, open_call, response
 
 requirement = pytest.mark.requirement
 
@@ -182,6 +182,50 @@ def test_repetitions_are_bounded(harness: ClientHarness) -> None:
     asked.cut("again")
     assert "given up after 4 attempts" in str(only_failure(harness, handle))
     assert harness.requests == []
+
+
+def died(asked: Asked) -> None:
+    """The instance that ran a call has died, which another one of the server says."""
+    error = {"code": -32603, "message": "died", "data": {"reason": "instance_lost"}}
+    asked.event({"jsonrpc": "2.0", "id": asked.id, "error": error}, id="e2")
+
+
+def test_a_call_whose_instance_has_died_is_repeated_if_it_may_be(harness: ClientHarness) -> None:
+    call, asked = open_call(harness, idempotent=True)
+    died(asked)
+    (event,) = harness.take_events()
+    assert isinstance(event, Reconnecting)
+    assert "died" in event.reason
+    harness.wait(event.delay + 1e-9)
+    again = harness.take()
+    assert again.json["method"] == "tools/call"
+    again.answer(response(again.id, {}))
+    assert harness.take_events() == [CallCompleted(call, {})]
+
+
+def test_a_call_whose_instance_has_died_ends_if_it_may_not_be_repeated(
+    harness: ClientHarness,
+) -> None:
+    call, asked = open_call(harness)
+    died(asked)
+    failure = only_failure(harness, call)
+    assert isinstance(failure, JsonRpcError)
+    assert failure.data == {"reason": "instance_lost"}
+    assert harness.requests == []
+
+
+def test_a_call_whose_instances_always_die_ends() -> None:
+    harness = ClientHarness(reconnect=ReconnectPolicy(max_attempts=2)).connect()
+    call, asked = open_call(harness, idempotent=True)
+    for _ in range(2):
+        died(asked)
+        (event,) = harness.take_events()
+        assert isinstance(event, Reconnecting)
+        harness.wait(event.delay + 1e-9)
+        asked = harness.take()
+        asked.open_stream()
+    died(asked)
+    assert isinstance(only_failure(harness, call), JsonRpcError)
 
 
 def test_what_cannot_be_resumed_is_repeated_if_it_may_be(harness: ClientHarness) -> None:

@@ -1333,7 +1333,7 @@ def _errand_of(call: ServerCall) -> str:
     return str((call.request.params or {})["arguments"]["call"])
 
 
-_FINAL = re.compile(r"HTTP 4\d\d|Authorization failed")
+_FINAL = re.compile(r"HTTP [34]\d\d|Authorization failed")
 """Why a message is not sent again."""
 _UNAUTHORIZED = re.compile(
     "Authorization failed|The server refused the request . times|The server requires? (the|further)"

@@ -38,6 +38,12 @@ def state(status: str = "working", **members: Any) -> dict[str, Any]:
     return {"resultType": "complete", **task(status, **members)}
 
 
+INSTANCE_LOST: dict[str, Any] = {
+    "code": -32603,
+    "message": "The instance has died",
+    "data": {"reason": "instance_lost"},
+}
+"""The error of a task whose instance has died, as another one of the server says it."""
 COMPLETED = state("completed", result=DONE)
 
 

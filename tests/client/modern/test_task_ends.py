@@ -42,6 +42,7 @@ from .task_harness import (
     COMPLETED,
     DONE,
     ID,
+    INSTANCE_LOST,
     TOOL,
     begin,
     check_request,
@@ -222,6 +223,37 @@ def test_a_page_of_a_proxy_in_place_of_a_state_says_nothing_about_the_task(
     (end,) = ends(harness)
     assert isinstance(end, CallCompleted)
     assert end.result == DONE
+
+
+def test_a_task_whose_instance_has_died_is_begun_anew_if_its_call_may_be(
+    harness: ModernClientHarness,
+) -> None:
+    call = begin(harness, idempotent=True)
+    poll(harness).result(state("failed", error=INSTANCE_LOST))
+    (event,) = [each for each in harness.take_events() if isinstance(each, Reconnecting)]
+    assert event.call == call
+    harness.wait(event.delay + 1e-9)
+    again = harness.take()
+    assert again.json["method"] == "tools/call"
+    again.result(handle_of(taskId="second"))
+    harness.wait(2.001)
+    asked = harness.take()
+    check_request(asked, "tasks/get", "second")
+    asked.result(state("completed", taskId="second", result=DONE))
+    (end,) = ends(harness)
+    assert isinstance(end, CallCompleted)
+    assert end.result == DONE
+    assert harness.client.next_deadline() is None
+
+
+def test_a_task_whose_instance_has_died_ends_its_call_if_it_may_not_be_repeated(
+    harness: ModernClientHarness,
+) -> None:
+    call = begin(harness)
+    poll(harness).result(state("failed", error=INSTANCE_LOST))
+    failure = only_failure(harness, call)
+    assert isinstance(failure, JsonRpcError)
+    assert failure.task_id == ID
 
 
 def test_as_many_cancellations_wait_as_other_messages() -> None:

@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
-from sansmcp.events import CallCompleted, CallFailed, ProtocolViolation, ServerNotified
+from sansmcp.events import (
+    CallCompleted,
+    CallFailed,
+    ProtocolViolation,
+    Reconnecting,
+    ServerNotified,
+)
 
 from ..harness import Asked, response
 from .harness import TASKS, ModernClientHarness, ModernProcess, ends, failed
@@ -16,6 +22,7 @@ from .task_harness import (
     COMPLETED,
     DONE,
     ID,
+    INSTANCE_LOST,
     LISTEN,
     TOOL,
     about,
@@ -66,6 +73,24 @@ def listen(harness: ModernClientHarness, **options: Any) -> tuple[int, Asked]:
     acknowledge(asked, ID)
     get(harness).result(state())
     return call, asked
+
+
+def test_the_subscription_ends_with_a_task_whose_call_is_sent_again(
+    harness: ModernClientHarness,
+) -> None:
+    call, subscription = listen(harness, idempotent=True)
+    died = state("failed", error=INSTANCE_LOST)
+    subscription.event(about(subscription.id, CHANGED, **died))
+    get(harness).result(died)
+    (event,) = [each for each in harness.take_events() if isinstance(each, Reconnecting)]
+    assert event.call == call
+    assert subscription.aborted
+    harness.wait(event.delay + 1e-9)
+    again = harness.take()
+    assert again.json["method"] == "tools/call"
+    again.result(DONE)
+    assert [type(end) for end in ends(harness)] == [CallCompleted]
+    assert harness.client.next_deadline() is None
 
 
 @requirement("TASKS-C-011", "TASKS-C-028")
