@@ -316,7 +316,7 @@ def _application() -> sansmcp.App:
 
 
 def test_asyncio_runs_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Row C2 of the review: ``RuntimeError: no running event loop``."""
+    """``RuntimeError: no running event loop``."""
     begun: list[RunningServer] = []
 
     async def main() -> None:
@@ -446,21 +446,21 @@ def test_a_program_with_other_tasks_gets_its_signals() -> None:
 
 
 def test_who_forgets_to_await_it_is_told() -> None:
-    """Row C2 of the review: it did nothing, silently."""
+    """It did nothing, silently."""
     with pytest.warns(RuntimeWarning, match="was never awaited"):
         sansmcp_asyncio.serve(_application(), http=LOCAL)
     sansmcp_asyncio.serve(_application(), http=LOCAL).close()
 
 
 def test_an_unknown_setting_names_what_there_is() -> None:
-    """Row C6 of the review: ``Server.__init__()`` was blamed."""
+    """``Server.__init__()`` was blamed."""
     settings: dict[str, Any] = {"session": False}
     with pytest.raises(TypeError, match=r"serve\(\) got .* 'session'; did you mean 'sessions'\?"):
         sansmcp_asyncio.serve(_application(), http=LOCAL, **settings)
 
 
 async def test_the_url_is_logged(world: ToolApp, caplog: pytest.LogCaptureFixture) -> None:
-    """Row C7 of the review: the README's server looked hung."""
+    """The README's server looked hung."""
     caplog.set_level(logging.INFO, "sansmcp")
     async with world.serve() as serving:
         assert f"serving MCP at {serving.url}" in caplog.messages

@@ -389,7 +389,7 @@ def test_a_handler_of_the_program_for_interrupts_is_left_alone(start: Start) -> 
 
 
 def test_async_functions_are_refused(start: Start) -> None:
-    """Row C4 of the review: nothing would ever await them."""
+    """Nothing would ever await them."""
 
     async def waits(event: Any) -> Any:
         raise NotImplementedError

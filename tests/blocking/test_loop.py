@@ -46,7 +46,7 @@ def work_of_a_turn(tasks: int, monkeypatch: pytest.MonkeyPatch) -> int:
 
 
 def test_a_turn_costs_the_same_however_many_are_idle(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Row B16 of the review: each turn looked at all connections."""
+    """Each turn looked at all connections."""
     few, many = (work_of_a_turn(tasks, monkeypatch) for tasks in (4, 4000))
     assert many <= few + 10
 

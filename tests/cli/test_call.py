@@ -123,7 +123,6 @@ def test_what_cannot_be_reached(url: str, message: str) -> None:
 
 
 def test_what_a_command_prints_that_is_no_server() -> None:
-    """Row C10 of the review."""
     called = run_in_process("call", "add", "{}", "--", "echo", "hello")
     assert called.status == 1
     assert called.err.splitlines() == [
@@ -135,7 +134,6 @@ def test_what_a_command_prints_that_is_no_server() -> None:
 
 
 def test_what_a_command_prints_that_does_not_end() -> None:
-    """Row C10 of the review."""
     script = "echo serving on port 8000; echo ready >&2; cat > /dev/null"
     called = run_in_process("call", "--timeout", "5", "add", "{}", "--", "sh", "-c", script)
     assert called.err.splitlines() == [
@@ -174,7 +172,6 @@ class Denying(BaseHTTPRequestHandler):
     ],
 )
 def test_a_server_that_wants_credentials(path: str, said: str, do: str) -> None:
-    """Row E5 of the review."""
     with HTTPServer(("127.0.0.1", 0), Denying) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
@@ -216,7 +213,7 @@ for line in sys.stdin:
 def test_the_environment_of_a_server(
     monkeypatch: pytest.MonkeyPatch, adapter: str, options: tuple[str, ...], found: Any
 ) -> None:
-    """Row B7 of the review: a server inherited the whole environment."""
+    """A server inherited the whole environment."""
     monkeypatch.setenv("OURS", "x")
     server = ("--", sys.executable, "-IS", "-c", TELLS)
     how = ("--revision", "2025-11-25", "--adapter", adapter)

@@ -164,7 +164,7 @@ COUNTS = r"(\d+) calls, (\d+) disconnects, (\d+) executions"
 
 @pytest.mark.parametrize("adapter", ADAPTERS)
 def test_the_demonstration_counts_executions(adapter: str) -> None:
-    """Row A4 of the review: the default revision first, and executions beside results."""
+    """The default revision first, and executions beside results."""
     shown = run("demo", "--calls", "3", "--seed", "7", "--adapter", adapter)
     assert (shown.status, shown.err) == (0, "")
     text = " ".join(shown.out.split())  # lines that are too long for a terminal are broken
@@ -188,7 +188,7 @@ def test_the_demonstration_counts_executions(adapter: str) -> None:
 
 
 def test_the_demonstration_fits_the_terminal() -> None:
-    """Row C13 of the review: what matters is on one screen; --trace shows everything."""
+    """What matters is on one screen; --trace shows everything."""
     shown = run("demo", "--seed", "7").out.splitlines()
     assert len(shown) <= 24
     assert max(map(len, shown)) <= 80
@@ -281,7 +281,7 @@ class Faking:
 def test_what_the_demonstration_counts(
     revision: str, steps: Sequence[int], disconnects: int, ran: int, lost: int, duplicated: int
 ) -> None:
-    """Row A4 of the review: a tool that ran more often than promised is no success."""
+    """A tool that ran more often than promised is no success."""
     lines: list[str] = []
     part = Part(revision, 1, random.Random(), lines.append, None)
     counts = part.show(Faking(steps, disconnects, {}), 1, lambda: Counter({"1": ran}))
@@ -375,7 +375,7 @@ def test_a_reader_who_has_seen_enough() -> None:
 def test_what_a_peer_says_is_shown_without_its_control_characters(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    """Row B10 of the review; JSON stays JSON."""
+    """JSON stays JSON."""
     result = {"text": "a\x1b[2J\x9b\x7f\u202e\nsansmcp: all is well"}
     print_line(json.dumps(result, ensure_ascii=False))
     shown = capsys.readouterr().out
@@ -405,7 +405,7 @@ def test_trio_is_needed_only_by_what_runs_on_it(adapter: str) -> None:
 
 @pytest.mark.usefixtures("without_trio")
 def test_the_commands_need_nothing_but_the_package() -> None:
-    """Row C1 of the review: they run after ``pip install .``, which does not install trio."""
+    """They run after ``pip install .``, which does not install trio."""
     called = run("call", "echo", '{"text": "hi"}', "--", *command("serve", "--stdio"))
     assert called == CompletedCommand(0, called.out, "")
     assert run("demo", "--calls", "1", "--quiet").status == 0

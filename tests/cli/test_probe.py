@@ -183,7 +183,7 @@ def test_a_server_without_a_standalone_stream(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("status", [500, 502, 503, 400])
 def test_a_server_that_fails_at_what_it_does_not_know(status: int) -> None:
-    """Row E4 of the review: it was said to speak nothing, though ``initialize`` works."""
+    """It was said to speak nothing, though ``initialize`` works."""
     scripts: dict[str, Callable[[Exchange], None]] = {
         "server/discover": lambda exchange: exchange.reply(status),
         "tools/list": lambda exchange: exchange.result({"tools": []}),
@@ -261,14 +261,13 @@ NO_SERVER = (
 
 
 def test_a_url_beside_the_endpoint(url: str) -> None:
-    """Row E6 of the review: the usual paths are tried, and no line speaks of the probe itself."""
+    """The usual paths are tried, and no line speaks of the probe itself."""
     lines = shown(run_in_process("probe", url.replace("/mcp", "/")), status=1)
     assert lines[-1] == f"{url} speaks MCP; try: sansmcp probe {url}"
     assert not any("this client" in line or "does without" in line for line in lines)
 
 
 def test_a_url_beside_an_event_stream() -> None:
-    """Row E6 of the review."""
     with serving("--http-sse", "/sse", "--path", "/elsewhere") as url:
         lines = shown(run_in_process("probe", url.replace("/elsewhere", "/nothing")), status=1)
         url = url.replace("/elsewhere", "/sse")
@@ -276,7 +275,6 @@ def test_a_url_beside_an_event_stream() -> None:
 
 
 def test_a_server_without_an_endpoint_at_the_usual_paths() -> None:
-    """Row E6 of the review."""
     with serving("--path", "/elsewhere") as url:
         wrong, there = url.replace("elsewhere", "mcp"), url.replace("elsewhere", "sse")
         lines = shown(run_in_process("probe", wrong), status=1)

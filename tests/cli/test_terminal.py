@@ -259,7 +259,6 @@ def test_markdown_of_which_something_is_not_drawn_is_shown_whole(url: str, text:
 
 
 def test_no_character_of_a_server_acts_on_the_terminal(url: str) -> None:
-    """Row B10 of the review."""
     text = "a\u001b[2Jb\u0007\r**c**\u202e [red]d[/red] :smile:"
     with at_terminal("call", url, "echo", f"text={text}") as terminal:
         assert terminal.end() == 0

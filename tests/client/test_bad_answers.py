@@ -33,7 +33,6 @@ def test_refusals_end_the_call_and_are_not_repeated(harness: ClientHarness, stat
     ],
 )
 def test_a_challenge_is_shown(harness: ClientHarness, status: int, said: str) -> None:
-    """Row E5 of the review."""
     challenge = 'Bearer realm="x", scope="a"'
     handle, asked = harness.call()
     asked.refuse(status, www_authenticate=challenge)
@@ -44,7 +43,6 @@ def test_a_challenge_is_shown(harness: ClientHarness, status: int, said: str) ->
 
 
 def test_what_a_server_says_is_shown_on_one_line(harness: ClientHarness) -> None:
-    """Row B10 of the review."""
     handle, asked = harness.call()
     asked.refuse(403, b"a\x1b[31m\x9b b", www_authenticate="x\x80" + "y" * 1000)
     text = str(only_failure(harness, handle))
@@ -55,7 +53,7 @@ def test_what_a_server_says_is_shown_on_one_line(harness: ClientHarness) -> None
 
 
 def test_queries_are_not_shown() -> None:
-    """Row B9 of the review: where to go, and where the server would have us go."""
+    """Where to go, and where the server would have us go."""
     harness = ClientHarness(url="http://user.example/mcp?key=hunter2")
     harness.run_command(harness.client.start)
     harness.take().refuse(307, location="http://other.example/mcp?key=hunter2")

@@ -138,7 +138,7 @@ def ask_until_it_ends(harness: ClientHarness, method: str, **options: Any) -> fl
 
 @pytest.mark.parametrize("method", ["x/unknown", "ping", "sampling/createMessage", "roots/list"])
 def test_what_cannot_be_answered_stops_no_clock(method: str) -> None:
-    """Row A5 of the review: such a request every 0.5 s kept the call alive for ever.
+    """Such a request every 0.5 s kept the call alive for ever.
 
     Neither an unknown method counts, nor an undeclared capability, nor a declared one (roots) that
     the application declines.
@@ -149,7 +149,6 @@ def test_what_cannot_be_answered_stops_no_clock(method: str) -> None:
 
 
 def test_a_request_of_an_unknown_method_that_is_open_stops_no_clock(harness: ClientHarness) -> None:
-    """Row A5 of the review."""
     handle, asked = harness.call(timeout=5)
     asked.open_stream()
     asked.event(request(1, "x/unknown"))
@@ -158,7 +157,7 @@ def test_a_request_of_an_unknown_method_that_is_open_stops_no_clock(harness: Cli
 
 
 def test_the_total_goes_on_where_it_stood_still() -> None:
-    """Row A5 of the review: each answer gave the whole total back."""
+    """Each answer gave the whole total back."""
     harness = ClientHarness(capabilities={"elicitation": {}}).connect()
     handle, asked = harness.call(timeout=5, total_timeout=10)
     asked.open_stream()
@@ -177,7 +176,6 @@ def test_the_total_goes_on_where_it_stood_still() -> None:
 
 
 def test_how_often_a_server_may_ask_within_one_call_is_bounded() -> None:
-    """Row A5 of the review."""
     limits = Limits(max_server_requests_per_call=3)
     harness = ClientHarness(capabilities={"elicitation": {}}, limits=limits).connect()
     handle, asked = harness.call()
@@ -194,7 +192,7 @@ def test_how_often_a_server_may_ask_within_one_call_is_bounded() -> None:
 
 
 def test_on_one_stream_for_all_further_questions_stop_no_clock() -> None:
-    """Row A5 of the review: nothing tells which call they belong to, so none is ended."""
+    """Nothing tells which call they belong to, so none is ended."""
     limits = Limits(max_server_requests_per_call=3)
     harness = ProcessHarness(capabilities={"elicitation": {}}, limits=limits).connect()
     old, _ = harness.make(timeout=10)

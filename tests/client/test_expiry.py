@@ -176,7 +176,7 @@ def lose(harness: ClientHarness, where: str) -> None:
 
 @pytest.mark.parametrize("how", ["idle", "first call", "progress", "waiting"])
 def test_a_session_in_which_nothing_was_answered_is_replaced_at_once(how: str) -> None:
-    """Row A15 of the review: a server that restarts before the first call has ended."""
+    """A server that restarts before the first call has ended."""
     harness = ClientHarness().connect()
     handle, asked = harness.call(idempotent=how == "waiting")
     if how == "progress":
@@ -206,7 +206,7 @@ def test_a_session_in_which_nothing_was_answered_is_replaced_at_once(how: str) -
 
 @pytest.mark.parametrize("where", ["call", "confirmation"])
 def test_a_server_that_forgets_every_session_is_given_up(where: str) -> None:
-    """Row A15 of the review: further losses wait longer and longer, and are bounded."""
+    """Further losses wait longer and longer, and are bounded."""
     harness = ClientHarness(capabilities={"roots": {}}).connect()
     harness.call()[1].refuse(404)
     delays: list[float] = []
@@ -312,7 +312,7 @@ def test_a_listener_that_is_refused_at_first_does_not_tell_that_the_session_is_g
 
 @pytest.mark.parametrize("id", ["s1", None])
 def test_a_listener_that_was_open_finds_out_that_the_session_is_gone(id: str | None) -> None:
-    """Row A15 of the review: connected and idle, the client hears of a restart by its stream."""
+    """Connected and idle, the client hears of a restart by its stream."""
     harness = ClientHarness(standalone_stream=True).connect()
     asked = harness.take("GET")
     asked.open_stream()

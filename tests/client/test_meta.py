@@ -19,7 +19,7 @@ STATE = "rojo=00f067aa0ba902b7, congo=t61rcWkgMzE"
 
 
 def test_a_call_may_have_further_members_of_meta(harness: ClientHarness) -> None:
-    """Row C9 of the review: there was no meta= on calls."""
+    """There was no meta= on calls."""
     params = {"name": "x", "_meta": {"a": 1, "b": 1}}
     _, asked = harness.call(params=params, meta=MappingProxyType({"b": 2}))
     assert asked.json["params"] == {

@@ -94,7 +94,7 @@ def test_without_an_agreement_the_events_mean_nothing(settings: Any) -> None:
 
 @pytest.mark.parametrize(("version", "agreed"), [("2025-11-25", True), ("2025-06-18", False)])
 def test_an_operator_may_know_that_the_server_takes_part(version: str, agreed: bool) -> None:
-    """Row A19 of the review: the proposal asks for no capability, only for the revision."""
+    """The proposal asks for no capability, only for the revision."""
     settings = {"multi_turn": False, "assume_multi_turn": True}
     harness = new_bench(named=False, version=version, **settings)
     _, asked = open_turn(harness, 1)

@@ -84,7 +84,7 @@ def closed(harness: ClientHarness) -> CallError:
 
 @failing
 def test_initialize_is_made_again(fail: Callable[[Asked], None]) -> None:
-    """Row A3 of the review: a server that starts a second after its client."""
+    """A server that starts a second after its client."""
     harness = start()
     handle = harness.run_command(harness.client.call, "tools/list")
     ids: list[int] = []
@@ -113,7 +113,6 @@ def test_initialize_is_made_again(fail: Callable[[Asked], None]) -> None:
 def test_the_opening_ends_with_the_last_reason_and_all_attempts(
     fail: Callable[[Asked], None],
 ) -> None:
-    """Row A3 of the review."""
     harness = start(ReconnectPolicy(initial_delay=1.0, max_delay=8.0, max_attempts=1000))
     begin = harness.now
     harness.take().cut("no route to host")
@@ -191,7 +190,6 @@ def test_an_attempt_that_hangs_ends_with_the_time_for_all() -> None:
 
 @pytest.mark.parametrize("status", [429, 502, 503, 504])
 def test_the_server_says_how_long_to_wait(status: int) -> None:
-    """Row A3 of the review."""
     harness = start()
     harness.take().refuse(status, retry_after="7")
     event = harness.events[-1]
@@ -240,7 +238,7 @@ def test_closing_while_the_next_attempt_is_waited_for() -> None:
     "fail", [refuse_connection, refuse_with_502, refuse_with_503], ids=lambda each: each.__name__
 )
 def test_the_confirmation_is_sent_again(fail: Callable[[Asked], None]) -> None:
-    """Row A3 of the review: the session stays, so that none is left behind."""
+    """The session stays, so that none is left behind."""
     harness = start()
     harness.take_initialize()
     for _ in range(3):
@@ -281,7 +279,6 @@ def test_a_confirmation_that_is_never_taken() -> None:
     "fail", [refuse_connection, refuse_with_503], ids=lambda each: each.__name__
 )
 def test_the_stream_of_http_sse_is_asked_for_again(fail: Callable[[Asked], None]) -> None:
-    """Row A3 of the review."""
     harness = SseHarness(transports=("http+sse",)).start()
     for attempt in (1, 2, 3):
         fail(harness.take("GET"))
@@ -305,7 +302,7 @@ def test_a_stream_of_http_sse_that_is_never_there() -> None:
 
 
 def test_initialize_on_http_sse_is_made_again() -> None:
-    """Row A3 of the review: with a new stream, since the old one was one of the session."""
+    """With a new stream, since the old one was one of the session."""
     harness = SseHarness(transports=("http+sse",)).start()
     stream = harness.take("GET")
     stream.open_stream()
@@ -349,7 +346,7 @@ def test_the_detour_begins_with_its_own_time() -> None:
 
 
 def test_a_session_that_is_replaced_may_find_its_server_away() -> None:
-    """Row A15 of the review: a server that restarts."""
+    """A server that restarts."""
     harness = ClientHarness().connect()
     harness.call()[1].refuse(404)
     harness.take().cut("connection refused")

@@ -29,7 +29,7 @@ def poll(harness: ClientHarness) -> Asked:
 @pytest.mark.parametrize("jitter", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("brings", ["nothing", "id", "same id", "retry", "comment", "message"])
 def test_polls_are_no_failures(brings: str, jitter: float) -> None:
-    """Row A1 of the review: 40 polls at 50 ms take 2 s, whatever they bring."""
+    """40 polls at 50 ms take 2 s, whatever they bring."""
     harness = ClientHarness(jitter=jitter).connect()
     handle, asked = open_call(harness)
     posted = asked
@@ -61,7 +61,6 @@ def test_polls_are_no_failures(brings: str, jitter: float) -> None:
 
 @pytest.mark.parametrize("names", ["no time", "no time and no id", "0"])
 def test_a_server_that_ends_every_stream_at_once_is_not_asked_without_a_pause(names: str) -> None:
-    """Row A1 of the review."""
     harness = ClientHarness(standalone_stream=names == "no time and no id").connect()
     if names == "no time and no id":
         asked = harness.take("GET")
@@ -98,7 +97,6 @@ def test_an_idle_standalone_stream_is_asked_for_less_and_less_often() -> None:
 
 
 def test_the_standalone_stream_is_polled_for_ever() -> None:
-    """Row A1 of the review."""
     harness = ClientHarness(standalone_stream=True).connect()
     asked = harness.take("GET")
     for _ in range(100):
@@ -112,7 +110,7 @@ def test_the_standalone_stream_is_polled_for_ever() -> None:
 
 @pytest.mark.parametrize("kind", ["timeout", "total_timeout"])
 def test_a_poll_is_no_progress(harness: ClientHarness, kind: str) -> None:
-    """Row A1 of the review: the timeouts of a call hold while it polls."""
+    """The timeouts of a call hold while it polls."""
     options = {"timeout": 1000.0, "total_timeout": 1000.0, kind: 10.0}
     handle, asked = open_call(harness, "e1", **options)
     asked.event(retry=300)
@@ -131,7 +129,7 @@ def test_a_poll_is_no_progress(harness: ClientHarness, kind: str) -> None:
 
 
 def test_only_failures_are_counted(harness: ClientHarness) -> None:
-    """Row A1 of the review: polls between them change nothing."""
+    """Polls between them change nothing."""
     handle, asked = open_call(harness)
     attempts: list[int] = []
     for how in ("cut", "end", "refuse", "end", "end", "refuse", "cut", "end", "cut"):
@@ -159,7 +157,7 @@ def test_only_failures_are_counted(harness: ClientHarness) -> None:
 def test_retry_counts_as_soon_as_its_line_has_come(
     harness: ClientHarness, how: str, newline: bytes
 ) -> None:
-    """Row A11 of the review: WHATWG 9.2.6 sets the reconnection time when the line is read."""
+    """WHATWG 9.2.6 sets the reconnection time when the line is read."""
     _, asked = open_call(harness)
     asked.feed(BodyData(b"data" + newline + b"retry: 7000" + newline + b"data: half"))
     if how == "cut":

@@ -50,7 +50,7 @@ def test_every_post_has_one_message(version: str) -> None:
 
 
 def test_notifications_to_a_silent_server_are_bounded_and_all_end(harness: ClientHarness) -> None:
-    """Row A6 of the review: 2,000 left 2,000 exchanges open, without any deadline."""
+    """2,000 left 2,000 exchanges open, without any deadline."""
     limits = harness.client.limits
     taken = say(harness, 2000)
     assert taken == limits.max_pending_calls
@@ -66,7 +66,6 @@ def test_notifications_to_a_silent_server_are_bounded_and_all_end(harness: Clien
 
 
 def test_notifications_wait_for_their_turn_and_keep_their_order() -> None:
-    """Row A6 of the review."""
     harness = ClientHarness(limits=Limits(max_open_posts=2)).connect()
     say(harness, 5)
     seen: list[int] = []
@@ -143,7 +142,7 @@ def test_a_redirect_gives_a_notification_no_more_time(harness: ClientHarness) ->
 
 
 def test_the_cancellations_of_calls_that_time_out_are_bounded(harness: ClientHarness) -> None:
-    """Row A6 of the review: every call that timed out left one exchange more."""
+    """Every call that timed out left one exchange more."""
     for _ in range(300):
         harness.run_command(harness.client.call, "tools/call", timeout=5)
     assert len(harness.requests) == 300
@@ -159,7 +158,6 @@ def test_the_cancellations_of_calls_that_time_out_are_bounded(harness: ClientHar
 
 
 def test_a_cancellation_for_which_there_is_no_room_is_reported() -> None:
-    """Row A6 of the review."""
     harness = ClientHarness(limits=Limits(max_pending_calls=2)).connect()
     handle, _ = harness.call()
     say(harness, 3)
@@ -171,7 +169,6 @@ def test_a_cancellation_for_which_there_is_no_room_is_reported() -> None:
 
 
 def test_an_answer_that_a_silent_server_does_not_take_is_sent_again_and_given_up() -> None:
-    """Row A6 of the review."""
     harness = ClientHarness(capabilities={"elicitation": {}}).connect()
     _, asked = harness.call(timeout=10_000)
     asked.open_stream()
@@ -185,7 +182,6 @@ def test_an_answer_that_a_silent_server_does_not_take_is_sent_again_and_given_up
 
 
 def test_an_answer_waits_for_its_turn_again_after_a_failure() -> None:
-    """Row A6 of the review."""
     limits = Limits(max_open_posts=1)
     harness = ClientHarness(capabilities={"elicitation": {}}, limits=limits).connect()
     _, asked = harness.call(timeout=10_000)
@@ -207,7 +203,6 @@ def test_an_answer_waits_for_its_turn_again_after_a_failure() -> None:
 
 @pytest.mark.parametrize("closes", [True, False])
 def test_closing_and_a_lost_session_leave_no_post(closes: bool) -> None:
-    """Row A6 of the review."""
     harness = ClientHarness(limits=Limits(max_open_posts=2)).connect()
     harness.call()[1].result()
     harness.take_events()
@@ -266,7 +261,7 @@ def silent_after(stage: str) -> ClientHarness:
     ],
 )
 def test_every_exchange_with_a_silent_server_ends(stage: str) -> None:
-    """Row A6 of the review: whatever an exchange carries, it has a deadline."""
+    """Whatever an exchange carries, it has a deadline."""
     harness = silent_after(stage)
     assert open_posts(harness) == 1
     assert harness.client.next_deadline() is not None

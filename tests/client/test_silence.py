@@ -19,7 +19,7 @@ def reconnections(harness: ClientHarness) -> list[Reconnecting]:
 def test_a_silent_call_is_resumed_with_the_settings_that_clients_have_by_default(
     harness: ClientHarness,
 ) -> None:
-    """Row A7 of the review: a server that falls silent after an event id."""
+    """A server that falls silent after an event id."""
     handle, asked = open_call(harness)
     harness.wait(IDLE - 0.1)
     assert harness.requests == []
@@ -39,7 +39,7 @@ def test_a_silent_call_is_resumed_with_the_settings_that_clients_have_by_default
 
 @pytest.mark.parametrize("what", [b":\n\n", b":", b"data: half", b"id: e2\ndata:\n\n"])
 def test_every_byte_is_a_sign_of_life(harness: ClientHarness, what: bytes) -> None:
-    """Row A7 of the review: comments are sent for that."""
+    """Comments are sent for that."""
     _, asked = open_call(harness, timeout=1000)
     for _ in range(10):
         harness.wait(IDLE - 1)
@@ -50,7 +50,6 @@ def test_every_byte_is_a_sign_of_life(harness: ClientHarness, what: bytes) -> No
 
 
 def test_what_cannot_be_resumed_is_left_to_the_timeout_of_its_call(harness: ClientHarness) -> None:
-    """Row A7 of the review."""
     handle, asked = open_call(harness, None, timeout=500)
     asked.event(notification("x"))
     harness.wait(499)
@@ -70,7 +69,7 @@ def test_an_id_that_is_taken_back_leaves_it_to_the_timeout(harness: ClientHarnes
 
 @pytest.mark.parametrize("id", ["s1", None])
 def test_a_silent_standalone_stream_is_opened_again(id: str | None) -> None:
-    """Row A7 of the review: it was dead for ever after a laptop slept. With an id, or without."""
+    """It was dead for ever after a laptop slept. With an id, or without."""
     harness = ClientHarness(standalone_stream=True).connect()
     asked = harness.take("GET")
     asked.open_stream()
@@ -90,7 +89,7 @@ def test_a_silent_standalone_stream_is_opened_again(id: str | None) -> None:
 
 @pytest.mark.parametrize("listens", [True, False])
 def test_a_server_that_answers_nothing_at_all_is_given_up(listens: bool) -> None:
-    """Row A7 of the review: a connection that brought no byte is a failed attempt."""
+    """A connection that brought no byte is a failed attempt."""
     harness = ClientHarness(
         standalone_stream=listens, limits=Limits(stream_idle_timeout=5)
     ).connect()

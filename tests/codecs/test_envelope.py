@@ -127,7 +127,7 @@ def test_what_is_inside_is_judged_when_it_is_opened(payload: bytes, reason: str)
 
 @pytest.mark.parametrize("name", [b'"id":1,"result":', b'"x":1,"id":1,"result":'])
 def test_what_exhausts_stack_or_memory_is_refused_unopened(name: bytes) -> None:
-    """Rows B2 and B5 of the review: brackets and values are counted before anything recurses."""
+    """Brackets and values are counted before anything recurses."""
     limits = Limits(max_values=2000)
     for payload, reason in (
         (b"[" * 1024 + b"]" * 1024, "too_deep"),
@@ -144,7 +144,7 @@ def test_what_exhausts_stack_or_memory_is_refused_unopened(name: bytes) -> None:
 
 @pytest.mark.parametrize("depth", [1, 62, 63, 64])
 def test_the_depth_of_what_is_outside_is_counted_from_the_message(depth: int) -> None:
-    """Row B13 of the review: the count was one too lenient."""
+    """The count was one too lenient."""
     data = GIVEN % (b'"method":"m","x":' + b"[" * depth + b"]" * depth)
     reasons: list[str] = []
     for decode in (decode_envelope, envelope.decode_stdlib, decode_message):
@@ -156,7 +156,7 @@ def test_the_depth_of_what_is_outside_is_counted_from_the_message(depth: int) ->
 
 
 def test_what_was_not_understood_is_passed_on() -> None:
-    """Row B13 of the review: a null id and unknown members got lost."""
+    """A null id and unknown members got lost."""
     data = GIVEN % b'"id":null,"error":{"code":1,"message":""},"trace":{"x":[1.50]}'
     passed_on = decode_envelope(data, LIMITS).encode()
     assert json.loads(passed_on) == json.loads(data)
@@ -168,7 +168,7 @@ def test_what_was_not_understood_is_passed_on() -> None:
 
 @pytest.mark.parametrize("unit", [b"x", b"\\n", b"\xc3\xa9"])
 def test_a_long_name_takes_little_memory(unit: bytes) -> None:
-    """Row B4 of the review: 163 bytes of memory for each byte of the name of a member."""
+    """163 bytes of memory for each byte of the name of a member."""
     data = GIVEN % (b'"method":"m","' + unit * 500_000 + b'":1')
     tracemalloc.start()
     try:

@@ -171,7 +171,7 @@ DEEP = [
 def test_nothing_recurses_before_brackets_are_counted(
     data: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Row B2 of the review: C code overflowed the stacks of threads on CPython 3.13."""
+    """C code overflowed the stacks of threads on CPython 3.13."""
 
     def recurse(*_: object) -> None:
         raise AssertionError("a parser was asked")
@@ -194,7 +194,7 @@ def test_nothing_recurses_before_brackets_are_counted(
     ],
 )
 def test_values_are_counted_exactly(data: bytes, values: int) -> None:
-    """Row B5 of the review: bytes alone bound neither work nor memory."""
+    """Bytes alone bound neither work nor memory."""
     for decode in (json.decode, json.decode_stdlib):
         with pytest.raises(RemoteProtocolError) as caught:
             decode(data, 64, values - 1)
@@ -206,7 +206,7 @@ def test_values_are_counted_exactly(data: bytes, values: int) -> None:
 
 
 def test_an_interpreter_that_reads_fewer_digits_refuses_more() -> None:
-    """Row B3 of the review: PYTHONINTMAXSTRDIGITS=640 let a peer raise out of a machine."""
+    """PYTHONINTMAXSTRDIGITS=640 let a peer raise out of a machine."""
     digits = sys.get_int_max_str_digits()
     try:
         for most, accepted in ((640, 640), (0, 4300)):

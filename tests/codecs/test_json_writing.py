@@ -179,7 +179,7 @@ def test_names_are_text(name: Any) -> None:
 def test_what_msgspec_writes_beyond_json_is_refused(
     value: Any, name: Any, beside: list[Any]
 ) -> None:
-    """Row B14 of the review: what went out depended on whether msgspec is installed."""
+    """What went out depended on whether msgspec is installed."""
     for encode in (json.encode, json.encode_stdlib):
         for each in (value, [value, *beside], {"a": (value,), "b": beside}, {name: 1, "1": 2}):
             assert said(encode, each)[0] == "refused"
@@ -187,7 +187,6 @@ def test_what_msgspec_writes_beyond_json_is_refused(
 
 @given(any_values(VALUES | TYPED | TYPELESS | OF_MSGSPEC, NAMES | NO_NAMES | NAMES_OF_MSGSPEC))
 def test_there_is_one_rule_for_what_is_written(value: Any) -> None:
-    """Row B14 of the review."""
     assert repr(said(json.encode, value)) == repr(said(json.encode_stdlib, value))
 
 

@@ -93,7 +93,7 @@ def test_messages(data: bytes, message: Message) -> None:
     ],
 )
 def test_every_message_says_that_it_is_json_rpc(message: Message, null_id: bool) -> None:
-    """Row F12 of the review: only what is received was looked at."""
+    """Only what is received was looked at."""
     written = jsonrpc.encode(message, null_id=null_id)
     members = json.decode(written, max_depth=10)
     assert isinstance(members, dict)

@@ -65,7 +65,6 @@ def test_a_message_is_one_line() -> None:
 
 @pytest.mark.parametrize("convert", [bytes, bytearray, memoryview])
 def test_input_may_be_anything_with_a_buffer(convert: Any) -> None:
-    """Row B12 of the review."""
     decoder = NdjsonDecoder(1000)
     decoder.receive_data(convert(b"a\r\nb\n"))
     assert [decoder.next_event(), decoder.next_event()] == [b"a", b"b"]

@@ -349,7 +349,7 @@ def test_the_limit_strikes_at_the_same_place_in_any_chunking(
 @pytest.mark.parametrize("convert", [bytes, bytearray, memoryview])
 @pytest.mark.parametrize("method", ["feed", "receive_data"])
 def test_input_may_be_anything_with_a_buffer(convert: Any, method: str) -> None:
-    """Row B12 of the review: a memoryview worked until a CR came."""
+    """A memoryview worked until a CR came."""
     decoder = SseDecoder(1000)
     found: list[SseEvent] = []
     for chunk in (b"data: a\n\n", b"data: b", b"\r\n\r\ndata: c\r", b"\n\n"):

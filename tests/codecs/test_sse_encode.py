@@ -80,14 +80,14 @@ def test_an_empty_event_type_is_refused() -> None:
     ],
 )
 def test_what_is_no_reconnection_time_is_refused(retry: Any) -> None:
-    """Row B12 of the review: 1.9 was written as 1, NaN and infinity raised something else."""
+    """1.9 was written as 1, NaN and infinity raised something else."""
     with pytest.raises(LocalProtocolError):
         encode_event(b"", retry=retry)
 
 
 @pytest.mark.parametrize("data", [b"\xff", b"\xed\xa0\x80", b"a\xc3", "text", memoryview(b"a"), 1])
 def test_data_that_is_no_utf_8_is_refused(data: Any) -> None:
-    """Row B12 of the review: ill-formed UTF-8 went out."""
+    """Ill-formed UTF-8 went out."""
     with pytest.raises(LocalProtocolError):
         encode_event(data)
 

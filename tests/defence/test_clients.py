@@ -59,7 +59,7 @@ def outcome(pending: Any) -> str:
 
 @pytest.mark.parametrize("name", CLIENTS)
 def test_an_exception_ends_a_call_and_no_caller_waits_for_ever(name: str) -> None:
-    """Row B3 of the review: planted at each public method of the machines, one at a time."""
+    """Planted at each public method of the machines, one at a time."""
     hit: list[str] = []
     for plant in plants():
         plant.arm()

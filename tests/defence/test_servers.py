@@ -195,7 +195,7 @@ def _counting(kind: type[Any], name: str) -> Callable[[Plant, Any], bool]:
 
 @pytest.mark.parametrize("name", [*OWN, *HOSTED])
 def test_an_exception_costs_one_connection(name: str, caplog: pytest.LogCaptureFixture) -> None:
-    """Row B3 of the review: planted at each public method of the machines, one at a time."""
+    """Planted at each public method of the machines, one at a time."""
     subject = {**OWN, **HOSTED}[name]()
     kinds = (Server, ServerConnection, RunningCall) if name in OWN else (Server, RunningCall)
     hit: set[str] = set()

@@ -47,7 +47,7 @@ def test_the_toy_does_what_a_client_has_to_do(
 def test_the_toy_does_what_a_server_has_to_do(
     code: dict[str, Any], check: Check[ServerUnderTest]
 ) -> None:
-    """Row C12 of the review: the guide has a complete server."""
+    """The guide has a complete server."""
     check(code["ToyServerSubject"]())
 
 
@@ -57,7 +57,7 @@ def test_the_toy_greets(code: dict[str, Any]) -> None:
 
 
 def test_the_toys_talk_until_ctrl_c(code: dict[str, Any], tmp_path: Path) -> None:
-    """Row C12 of the review: the program of the guide serves, and stops in order."""
+    """The program of the guide serves, and stops in order."""
     port = free_port()
     program = tmp_path / "toy.py"
     program.write_text(f"{_code()}\nasyncio.run(main({port}))\n")

@@ -94,7 +94,7 @@ def check(seed: int, cases: Iterator[tuple[int, bytes]]) -> None:
 @pytest.mark.parametrize("parser", [h11_parser, httptools_parser], ids=["h11", "httptools"])
 @pytest.mark.parametrize("seed", range(SEEDS))
 def test_requests(seed: int, parser: Any) -> None:
-    """Rows B0, B3 and B11 of the review; 2,000 requests each."""
+    """2,000 requests each."""
     check(seed, over_http(seed, 2000, http11=parser.HTTP11))
 
 

@@ -34,7 +34,7 @@ def test_what_is_not_installed_is_left_out() -> None:
 
 
 def test_a_table_shows_how_many_times_as_long_others_take() -> None:
-    """Row C11 of the review: least, median and spread, and what is wrong in its place."""
+    """Least, median and spread, and what is wrong in its place."""
     times = {OURS: Times((2e-6, 3e-6)), "slow": Times((5e-6,)), "fast": Times((1e-6, 2e-6))}
     ahead = {OURS: Times((2e-6,)), "slow": Times((5e-6,)), "bytes.split": Times((1e-6,))}
     results = [
@@ -51,7 +51,7 @@ def test_a_table_shows_how_many_times_as_long_others_take() -> None:
 
 
 def test_a_parser_that_finds_nothing_is_not_timed() -> None:
-    """Row C11 of the review: it was the fastest in the table."""
+    """It was the fastest in the table."""
 
     def failing() -> int:
         raise ValueError
@@ -65,7 +65,7 @@ def test_a_parser_that_finds_nothing_is_not_timed() -> None:
 def test_plots_are_not_drawn_into_the_checkout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Row C11 of the review: a separate command puts them there."""
+    """A separate command puts them there."""
     assert plot.PLOTS.parts[-3:] == ("build", "bench", "plots")
     monkeypatch.setattr(plot, "BUILD", tmp_path / "build")
     monkeypatch.setattr(plot, "PLOTS", tmp_path / "build" / "plots")
@@ -90,7 +90,7 @@ def test_what_was_printed_becomes_a_page() -> None:
 
 
 def test_a_contestant_that_does_nothing_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
-    """Row C11 of the review: what was answered in time may be nothing."""
+    """What was answered in time may be nothing."""
     with measuring.started_command(["sleep", "60"]) as process:
 
         def idle() -> Cost:
@@ -102,7 +102,6 @@ def test_a_contestant_that_does_nothing_is_left_out(capsys: pytest.CaptureFixtur
 
 
 def test_what_cannot_be_started_is_left_out() -> None:
-    """Row C11 of the review."""
     command = [sys.executable, "-c", "import no_such_module"]
     with (
         measuring.started_command(command) as process,
@@ -114,7 +113,7 @@ def test_what_cannot_be_started_is_left_out() -> None:
 def test_no_round_begins_when_time_is_up(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Row C11 of the review: the quick way ends in two minutes on a busy machine."""
+    """The quick way ends in two minutes on a busy machine."""
 
     def slow() -> Cost:
         monkeypatch.setenv("BENCHMARK_END", "0")

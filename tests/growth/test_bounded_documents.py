@@ -1,6 +1,6 @@
 """What one document costs: memory by its values and bytes, time in step with its length.
 
-The documents are the worst that were found. Row B5 of the review: 32 MiB of nested arrays took
+The documents are the worst that were found. 32 MiB of nested arrays took
 10.5 s and 1.6 GiB.
 """
 

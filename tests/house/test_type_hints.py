@@ -66,7 +66,6 @@ def unreadable(name: str, value: Any) -> list[str]:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_public_names_have_hints_that_can_be_read(package: str) -> None:
-    """Row C8 of the review."""
     assert [line for each in functions_in(package) for line in unreadable(*each)] == []
 
 

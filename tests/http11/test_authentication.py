@@ -10,7 +10,7 @@ from .harness import INITIALIZE, ConnectionHarness, post
 
 
 def test_a_body_waits_for_the_principal() -> None:
-    """Row C9 of the review: what is read meanwhile is what has come together with the head."""
+    """What is read meanwhile is what has come together with the head."""
     harness = ConnectionHarness(authentication=True)
     data = post(INITIALIZE)
     harness.feed(data[:-5])

@@ -277,7 +277,7 @@ def test_a_client_that_waits_is_refused_without_its_body(harness: ConnectionHarn
 @pytest.mark.parametrize("size", [1, None])
 @pytest.mark.parametrize("lines", [b"\r\n", b"\r\n" * 3])
 def test_empty_lines_before_a_request_are_ignored(lines: bytes, size: int | None) -> None:
-    """Row B11 of the review; RFC 9112 section 2.2. They do not begin a request either."""
+    """RFC 9112 section 2.2. They do not begin a request either."""
     harness = ConnectionHarness().feed(
         lines + post(INITIALIZE) + lines + post(INITIALIZE) + lines, size
     )

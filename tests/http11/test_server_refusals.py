@@ -113,7 +113,7 @@ def test_tls_at_a_plain_server_is_refused_at_once(rest: bytes, size: int | None)
     ],
 )
 def test_a_target_whose_host_is_malformed_is_refused(target: bytes, size: int | None) -> None:
-    """Row B0 of the review: one such request ended trio and blocking servers."""
+    """One such request ended trio and blocking servers."""
     harness = ConnectionHarness().feed(
         b"POST " + target + b" HTTP/1.1\r\n" + HEADERS + b"\r\n", size
     )
@@ -145,7 +145,7 @@ def test_a_target_whose_host_is_malformed_is_refused(target: bytes, size: int | 
 def test_chunks_that_are_not_as_they_should_be_are_refused_at_once(
     body: bytes, size: int | None
 ) -> None:
-    """Row B11 of the review: a bare LF waited for the time limit, and trailers were not read."""
+    """A bare LF waited for the time limit, and trailers were not read."""
     head = b"POST /mcp HTTP/1.1\r\n" + HEADERS + b"transfer-encoding: chunked\r\n\r\n"
     harness = ConnectionHarness().feed(head + body, size)
     assert (harness.answer().status, harness.answer().reason) == (400, "malformed_http")

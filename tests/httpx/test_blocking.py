@@ -207,7 +207,7 @@ def test_arguments_of_other_kinds(url: Any, http: Any, said: str) -> None:
 
 
 def test_async_functions_are_refused(url: str, http: httpx.Client) -> None:
-    """Row C4 of the review: nothing would ever await them."""
+    """Nothing would ever await them."""
 
     async def waits(event: Any) -> Any:
         raise NotImplementedError

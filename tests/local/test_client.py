@@ -26,7 +26,7 @@ from sansmcp_local import new_client
     ],
 )
 def test_a_setting_that_does_not_exist(name: str, message: str) -> None:
-    """Row C6 of the review: Client.__init__ was blamed, and no setting was named."""
+    """Client.__init__ was blamed, and no setting was named."""
     settings: Any = {name: 3}
     with pytest.raises(TypeError, match=r"^connect\(\) got an unexpected keyword " + message):
         new_client("http://localhost/mcp", **settings)
@@ -35,7 +35,6 @@ def test_a_setting_that_does_not_exist(name: str, message: str) -> None:
 
 
 def test_it_is_so_in_event_loops() -> None:
-    """Row C6 of the review."""
     settings: Any = {"retries": 3}
 
     async def connect() -> None:

@@ -46,7 +46,7 @@ def connections_of(port: int) -> Iterator[socket.socket]:
 @pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs a list of open files")
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_the_system_looks_whether_peers_exist_and_sends_at_once(name: str) -> None:
-    """Row A7 of the review: a silent connection was never noticed.
+    """A silent connection was never noticed.
 
     And each event but the first of a stream of asyncio waited for an acknowledgement, 40 ms.
     """
@@ -79,7 +79,7 @@ def test_options_that_a_system_does_not_have_are_left_out(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_a_tls_client_that_says_nothing_is_dropped(name: str) -> None:
-    """Row A9 of the review: each adapter had a patience of its own for that."""
+    """Each adapter had a patience of its own for that."""
     subject: Any = ADAPTERS[name][1]()
     tools = Tools(subject)
     server, _ = contexts()
@@ -95,7 +95,6 @@ def test_a_tls_client_that_says_nothing_is_dropped(name: str) -> None:
 
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_a_tls_server_that_says_nothing_is_left(name: str) -> None:
-    """Row A9 of the review."""
     _, context = contexts()
     left = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as listener:

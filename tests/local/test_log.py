@@ -114,7 +114,7 @@ UNKNOWN = RefusalSent(sansmcp.RemoteProtocolError("who?", reason="session_not_fo
 
 @pytest.mark.usefixtures("nothing_said")
 def test_the_first_unknown_session_is_worth_a_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """Row E8 of the review: several processes without a store, and nothing names the cause."""
+    """Several processes without a store, and nothing names the cause."""
     with caplog.at_level(logging.DEBUG, logger="sansmcp"):
         log_event(UNKNOWN)  # instances share a store, so that is not the cause
         for _ in range(3):
@@ -129,7 +129,7 @@ def test_the_first_unknown_session_is_worth_a_warning(caplog: pytest.LogCaptureF
 def test_a_server_that_does_not_know_a_session(
     caplog: pytest.LogCaptureFixture, shared: bool
 ) -> None:
-    """Row E8 of the review: the refusal and the log name the cause and the cure."""
+    """The refusal and the log name the cause and the cure."""
     settings: dict[str, Any] = {}
     if shared:
         seal = sansmcp.StateSigner(keys=(bytes(16),), clock=time.time)
@@ -151,7 +151,7 @@ def test_a_server_that_does_not_know_a_session(
 
 
 def test_what_fails_again_and_again_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
-    """Row A16 of the review: a locked file is said once, not for each stream."""
+    """A locked file is said once, not for each stream."""
     with caplog.at_level(logging.DEBUG, logger="sansmcp"):
         log_event(StoreFailed("locked", lost=False))
         log_event(StoreFailed("locked", lost=False, again=True))

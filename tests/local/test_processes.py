@@ -80,7 +80,7 @@ def ours(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("ours")
 def test_a_server_inherits_few_variables() -> None:
-    """Row B7 of the review: it inherited the whole environment."""
+    """It inherited the whole environment."""
     few = {"PATH": "/bin", "HOME": "/home/a"}
     assert environment_of(None, inherit_env=False) == few
     assert environment_of({"A": "b"}, inherit_env=False) == {**few, "A": "b"}
@@ -89,7 +89,6 @@ def test_a_server_inherits_few_variables() -> None:
 
 @pytest.mark.usefixtures("ours")
 def test_a_server_inherits_all_if_that_is_wanted() -> None:
-    """Row B7 of the review."""
     assert environment_of(None, inherit_env=True) == dict(os.environ)
     assert environment_of({"A": "b"}, inherit_env=True) == {**os.environ, "A": "b"}
 

@@ -27,7 +27,7 @@ def test_what_has_come_and_the_end_are_seen() -> None:
 
 @pytest.mark.skipif(not hasattr(socket, "SO_PEERCRED"), reason="the platform does not tell")
 def test_the_process_at_the_other_end_of_a_unix_domain_socket() -> None:
-    """Row C9 of the review: ``authenticate`` is told what the kernel knows of the client."""
+    """``authenticate`` is told what the kernel knows of the client."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         info = connection_info(ours.fileno())

@@ -86,7 +86,7 @@ def test_the_file_of_another_server_is_left_alone(path: Path) -> None:
 
 
 def test_the_file_of_a_server_that_runs_is_not_taken_over(path: Path) -> None:
-    """Row A13 of the review: the second server replaced it, and deleted it at its end."""
+    """The second server replaced it, and deleted it at its end."""
     with StateFile(path, url=URL, transports=NAMES):
         with pytest.raises(FileExistsError, match=rf"pid {os.getpid()}.*state\.json"):
             StateFile(path, url="http://127.0.0.1:1/", transports=NAMES).__enter__()
@@ -97,7 +97,6 @@ def test_the_file_of_a_server_that_runs_is_not_taken_over(path: Path) -> None:
 
 
 def test_the_file_of_a_later_server_of_this_process_is_left_alone(path: Path) -> None:
-    """Row A13 of the review."""
     with StateFile(path, url=URL, transports=NAMES):
         write(path, started=time.time() + 1)
     assert path.exists()
@@ -105,7 +104,7 @@ def test_the_file_of_a_later_server_of_this_process_is_left_alone(path: Path) ->
 
 @pytest.mark.skipif(not os.path.exists("/proc/stat"), reason="the system does not tell")
 def test_a_number_that_another_process_has_now_is_not_believed(path: Path) -> None:
-    """Row A13 of the review: a re-used pid made a dead server look alive."""
+    """A re-used pid made a dead server look alive."""
     write(path, started=time.time() - 1e6)
     assert read_state(path) is None
     write(path, started=time.time())

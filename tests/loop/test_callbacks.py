@@ -33,7 +33,7 @@ def tools(world: ToolApp) -> None:
 
 
 async def test_an_async_on_progress_is_awaited_in_order(world: ToolApp) -> None:
-    """Row C4 of the review: it was never awaited."""
+    """It was never awaited."""
     seen: list[float] = []
 
     async def report(progress: ProgressReceived) -> None:
@@ -46,7 +46,6 @@ async def test_an_async_on_progress_is_awaited_in_order(world: ToolApp) -> None:
 
 
 async def test_a_hundred_calls_report_to_async_functions(world: ToolApp) -> None:
-    """Row C4 of the review."""
     async with world.client() as client:
 
         async def call(length: int) -> None:
@@ -65,7 +64,6 @@ async def test_a_hundred_calls_report_to_async_functions(world: ToolApp) -> None
 
 
 async def test_what_an_async_on_progress_raises_ends_the_call(world: ToolApp) -> None:
-    """Row C4 of the review."""
     cancelled = anyio.Event()
 
     @world.tool
@@ -89,7 +87,6 @@ async def test_what_an_async_on_progress_raises_ends_the_call(world: ToolApp) ->
 
 
 async def test_cancelling_a_call_while_on_progress_waits(world: ToolApp) -> None:
-    """Row C4 of the review."""
     begun, ended, cancelled = anyio.Event(), anyio.Event(), anyio.Event()
 
     @world.tool
@@ -119,7 +116,7 @@ async def test_cancelling_a_call_while_on_progress_waits(world: ToolApp) -> None
 
 
 async def test_reports_that_wait_for_their_function_are_bounded(world: ToolApp) -> None:
-    """Row C4 of the review: reading stops until the function keeps up."""
+    """Reading stops until the function keeps up."""
     begun, go_on = anyio.Event(), anyio.Event()
     seen: list[float] = []
 
@@ -139,7 +136,6 @@ async def test_reports_that_wait_for_their_function_are_bounded(world: ToolApp) 
 
 
 async def test_on_progress_may_use_the_client(world: ToolApp) -> None:
-    """Row C4 of the review."""
     echoed: list[Any] = []
 
     async with world.client() as client:
@@ -152,7 +148,7 @@ async def test_on_progress_may_use_the_client(world: ToolApp) -> None:
 
 
 async def test_functions_that_answer_may_be_plain_or_async(world: ToolApp) -> None:
-    """Row C4 of the review: a plain one sent -32603 to the server."""
+    """A plain one sent -32603 to the server."""
 
     def plain(request: sansmcp.ServerRequest) -> dict[str, Any]:
         assert request.call is not None

@@ -29,7 +29,7 @@ SUBJECTS: dict[str, Callable[[], Any]] = {
 @pytest.mark.parametrize("adapter", SUBJECTS)
 @pytest.mark.parametrize("has_certificate", [True, False])
 def test_the_certificate_of_a_client_can_name_it(adapter: str, *, has_certificate: bool) -> None:
-    """Row C9 of the review: native servers had no hook for who is calling."""
+    """Native servers had no hook for who is calling."""
     authority = trustme.CA()
     server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     show(server, authority.issue_cert("127.0.0.1"))

@@ -1,4 +1,4 @@
-"""A server that stops while its sockets are full: readers get what there is for them (row F8)."""
+"""A server that stops while its sockets are full: readers get what there is for them."""
 
 # How long a server waits for slow readers is a constant of its module.
 # pyright: reportPrivateUsage=false

@@ -82,7 +82,7 @@ def many_calls(
 
 @everywhere
 def test_many_threads_report_and_ask(serve: Serve) -> None:
-    """Row C5 of the review: all of them at the same time, and each gets its own answer."""
+    """All of them at the same time, and each gets its own answer."""
     app = sansmcp.App("threads", "1")
     all_here = threading.Barrier(MANY)
     seen: set[int] = set()
@@ -165,7 +165,7 @@ def test_questions_are_answered_in_reverse_order(serve: Serve) -> None:
 @everywhere
 @pytest.mark.parametrize("act", ["progress", "notify", "ask", "sleep"])
 def test_many_threads_are_cancelled(serve: Serve, act: str) -> None:
-    """Row C5 of the review: what each does when its client cancels raises, whatever it is."""
+    """What each does when its client cancels raises, whatever it is."""
     app = sansmcp.App("threads", "1")
     begun, ended = threading.Semaphore(0), threading.Semaphore(0)
 
@@ -220,7 +220,7 @@ def test_many_threads_are_cancelled(serve: Serve, act: str) -> None:
 
 @in_loops
 def test_a_handler_that_blocks_holds_up_nobody(serve: Serve) -> None:
-    """Row C5 of the review: one ``time.sleep(1)`` stopped all connections."""
+    """One ``time.sleep(1)`` stopped all connections."""
     app = sansmcp.App("threads", "1")
     go_on = threading.Event()
 

@@ -37,7 +37,8 @@ class Draw:
         seed: what the rules were drawn by.
         drawn: the rules, in the order in which they were drawn.
         replaced: those of them that are not tried, each with the reason.
-        misnamed: the rules of row F12 of the review, which are tried besides.
+        misnamed: the rules whose named tests once passed when they were broken; they are tried
+            besides.
     """
 
     seed: int

@@ -26,7 +26,7 @@ def tell(harness: ServerHarness, outcome: Any) -> None:
 
 
 def test_nothing_becomes_of_a_request_before_its_principal_is_known(harness: ServerHarness) -> None:
-    """Row C9 of the review: servers on sockets of ours had no hook for who is calling."""
+    """Servers on sockets of ours had no hook for who is calling."""
     talk = harness.post(initialize("2025-11-25", {}))
     assert (talk.head, harness.server.sessions, len(harness.asked)) == (None, (), 1)
     assert [*harness.asked[0].head.values(b"host")] == [b"localhost"]

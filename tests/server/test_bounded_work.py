@@ -35,7 +35,7 @@ def head(session: str | None, *headers: tuple[str, str], principal: str = "") ->
     ],
 )
 def test_requests_have_a_bound_of_their_own(limits: Limits, most: int) -> None:
-    """Row B5 of the review: requests had the bound of answers, 32 MiB."""
+    """Requests had the bound of answers, 32 MiB."""
     harness = ServerHarness(limits=limits)
     expect(harness.post(b"[" + b" " * (most - 1)), 400, "malformed_json", -32700)
     expect(harness.post(b"[" + b" " * most), 413, "message_too_large")
@@ -45,7 +45,6 @@ def test_requests_have_a_bound_of_their_own(limits: Limits, most: int) -> None:
 
 
 def test_lines_of_stdio_have_the_same_bound() -> None:
-    """Row B5 of the review."""
     pipe = Pipe(limits=Limits(max_request_bytes=300))
     (answer,) = pipe.say(request(1, "ping", x="y" * 300)).said
     assert answer["error"]["data"] == {"reason": "message_too_large", "limit": 300}
@@ -53,7 +52,7 @@ def test_lines_of_stdio_have_the_same_bound() -> None:
 
 @pytest.mark.parametrize("filling", [b"1,", b"[],", b'"",', b'{"":1},'])
 def test_values_are_bounded(filling: bytes) -> None:
-    """Row B5 of the review: 32 MiB of nested arrays took 10 s and 1.6 GiB."""
+    """32 MiB of nested arrays took 10 s and 1.6 GiB."""
     harness = ServerHarness(limits=Limits(max_values=1000))
     expect(harness.post(b"[" + filling * 1000 + b"1]"), 400, "too_many_values", -32700)
     in_a_string = harness.post(b'["' + b"[1,2]," * 1000 + b'"]')
@@ -62,7 +61,7 @@ def test_values_are_bounded(filling: bytes) -> None:
 
 @pytest.mark.parametrize("length", [None, "70000"])
 def test_an_unknown_session_is_refused_from_the_head(length: str | None) -> None:
-    """Row B5 of the review: the whole body was read and decoded before the session was found."""
+    """The whole body was read and decoded before the session was found."""
     harness = ServerHarness()
     session = harness.open_session(principal="alice")
     headers = () if length is None else (("content-length", length),)
@@ -84,7 +83,7 @@ def test_an_initialize_is_no_request_of_an_unknown_session() -> None:
 
 
 def test_a_store_is_asked_for_a_session_before_a_long_body_has_come() -> None:
-    """Row B5 of the review: instances that share a store look there first."""
+    """Instances that share a store look there first."""
     first, second = Instances()
     session = first.open_session()
     known = RawExchange(second).feed(head(session)).feed(BodyData(b" " * 100_000))
@@ -93,7 +92,7 @@ def test_a_store_is_asked_for_a_session_before_a_long_body_has_come() -> None:
 
 
 def test_a_slow_store_holds_no_body_up() -> None:
-    """Row B5 of the review: what is complete before the store has told is looked up as ever."""
+    """What is complete before the store has told is looked up as ever."""
     _, second = Instances()
     second.store_works = False
     short = RawExchange(second).feed(head("nope")).feed(BodyData(PING)).feed(BodyEnd())

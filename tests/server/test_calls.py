@@ -60,7 +60,7 @@ def test_a_result_that_is_no_object_is_not_sent(version: str, result: Any) -> No
 
 @requirement("SHTTP-S-005", "SHTTP-S-007", "SHTTP-S-015", "POLL-S-001", "POLL-S-002", "SSE-S-002")
 def test_an_answer_that_takes_time_is_a_stream_at_once(harness: ServerHarness) -> None:
-    """Row A2 of the review: it was one after 50 ms, and could not be resumed before."""
+    """It was one after 50 ms, and could not be resumed before."""
     talk, call = harness.call(harness.open_session())
     assert talk.head is None
     assert harness.server.next_deadline() == harness.now
@@ -111,7 +111,7 @@ def test_what_is_said_before_makes_it_a_stream(harness: ServerHarness) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("resumable", [True, False])
 def test_a_large_answer_that_is_there_at_once_is_json(version: str, resumable: bool) -> None:
-    """Row E3 of the review: it was an event that some clients refuse, and was stored for nobody."""
+    """It was an event that some clients refuse, and was stored for nobody."""
     harness = ServerHarness(resumable=resumable)
     talk, call = harness.call(harness.open_session(version), version=None)
     harness.run_action(call.respond, {"text": "x" * 2_000_000})
@@ -130,7 +130,7 @@ def test_a_large_answer_that_is_there_at_once_is_json(version: str, resumable: b
     ],
 )
 def test_when_it_becomes_a_stream(settings: Any, version: str, seconds: float) -> None:
-    """Row A2 of the review: at once where that lets the client come back, else a little later."""
+    """At once where that lets the client come back, else a little later."""
     harness = ServerHarness(**settings)
     talk, _ = harness.call(harness.open_session(version), version=None)
     if seconds:

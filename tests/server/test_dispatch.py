@@ -130,7 +130,7 @@ def test_http_methods(harness: ServerHarness, method: str) -> None:
 
 
 def test_the_answer_to_head_has_the_length_of_a_body_and_none(harness: ServerHarness) -> None:
-    """Row B15 of the review: a body breaks what reads the next answer."""
+    """A body breaks what reads the next answer."""
     talk, other = harness.send("HEAD"), harness.send("PUT")
     assert (talk.status, talk.header("allow")) == (405, "POST, GET, DELETE")
     assert int(talk.header("content-length") or 0) > 0 == len(talk.body)
@@ -143,7 +143,7 @@ def test_the_answer_to_head_has_the_length_of_a_body_and_none(harness: ServerHar
 @requirement("SHTTP-C-010", "SHTTP-S-019")
 @pytest.mark.parametrize("accept", [None, "*/*", "text/*", f"text/html, {STREAM};q=0.1"])
 def test_get_may_ask_for_a_stream_in_many_ways(harness: ServerHarness, accept: str | None) -> None:
-    """Row E2 of the review: plain tools say that they take anything, or nothing at all."""
+    """Plain tools say that they take anything, or nothing at all."""
     talk = harness.get(harness.open_session(), headers={"accept": accept})
     assert (talk.status, talk.header("content-type")) == (200, STREAM)
 

@@ -164,7 +164,7 @@ def test_only_what_was_asked_for_is_stored() -> None:
 
 
 def test_cancellations_of_requests_that_never_were_write_nothing() -> None:
-    """Row B8 of the review: they ended another principal's session, by filling the store."""
+    """They ended another principal's session, by filling the store."""
     first, second = instances = Instances()
     session = instances.open_session(capabilities=ALL)
     first.post(PING, session)
@@ -178,7 +178,7 @@ def test_cancellations_of_requests_that_never_were_write_nothing() -> None:
 
 
 def test_only_so_many_cancellations_wait_for_their_calls() -> None:
-    """Row B8 of the review; those beyond are still looked up once."""
+    """Those beyond are still looked up once."""
     first, second = instances = Instances(limits=Limits(max_calls_per_session=3))
     session = instances.open_session()
     second.post(PING, session)

@@ -31,7 +31,7 @@ def shared() -> ServerHarness:
 @pytest.mark.parametrize("accept", [None, "*/*", "text/*"])
 @pytest.mark.parametrize("path", ["/sse", "/mcp"])
 def test_get_may_ask_for_a_stream_in_many_ways(path: str, accept: str | None) -> None:
-    """Row E2 of the review: 2024-11-05 asks for no Accept header, and some tools send none."""
+    """2024-11-05 asks for no Accept header, and some tools send none."""
     talk = ServerHarness(http_sse=path).send("GET", {"accept": accept}, target=path)
     assert (talk.status, talk.events[0].event) == (200, "endpoint")
 

@@ -92,7 +92,7 @@ def test_both_sides_must_name_it(
     ("version", "agreed"), [(LATEST, True), ("2025-06-18", False), ("2025-03-26", False)]
 )
 def test_an_operator_may_know_that_clients_take_part(version: str, agreed: bool) -> None:
-    """Row A19 of the review: the proposal asks for no capability, only for the revision."""
+    """The proposal asks for no capability, only for the revision."""
     harness = ServerHarness(assume_multi_turn=True)
     session = harness.open_session(version, ALL)
     assert "experimental" not in harness.server.app.initialize_result(version)["capabilities"]
@@ -109,7 +109,7 @@ def test_an_operator_may_know_that_clients_take_part(version: str, agreed: bool)
 
 
 def test_the_response_to_the_answers_is_primed() -> None:
-    """Row A12 of the review: it got an id with the first message of the call only."""
+    """It got an id with the first message of the call only."""
     instances = new_instances()
     session, talk, questions = ask(instances)
     going_on = send(instances[1], session, talk.last_id, answers_to(questions))

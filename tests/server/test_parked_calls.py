@@ -237,7 +237,7 @@ def test_nobody_answers_the_questions_of_another_session() -> None:
 
 @pytest.mark.parametrize("where", [0, 1])
 def test_turns_expire_with_what_is_stored(where: int) -> None:
-    """Row A14 of the review: the answer was taken with 202, and its call never ended."""
+    """The answer was taken with 202, and its call never ended."""
     instances = Instances(limits=Limits(max_stored_age=90))
     session, talk, (question,) = ask(instances)
     for _ in range(5):
@@ -253,7 +253,7 @@ def test_turns_expire_with_what_is_stored(where: int) -> None:
 
 @pytest.mark.parametrize("is_read", [True, False])
 def test_a_lost_turn_of_the_only_instance_ends_its_call(is_read: bool) -> None:
-    """Row A14 of the review: nobody looked into the store any more, so its reader waited for ever.
+    """Nobody looked into the store any more, so its reader waited for ever.
 
     A reader that is not there is not told, and finds out when it comes back.
     """

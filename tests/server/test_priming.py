@@ -42,7 +42,7 @@ def cut_after(seconds: float, **settings: Any) -> list[Any]:
 
 @pytest.mark.parametrize("milliseconds", [5, 10, 30, 45, 80, 150])
 def test_a_call_that_is_cut_early_completes(milliseconds: int) -> None:
-    """Row A2 of the review: before 50 ms had passed, such a call ended as Disconnected."""
+    """Before 50 ms had passed, such a call ended as Disconnected."""
     assert cut_after(milliseconds / 1000) == [{"done": True}]
 
 
@@ -55,7 +55,7 @@ def test_who_delays_the_stream_pays_for_it() -> None:
 
 
 def test_every_response_of_a_stream_is_primed(harness: ServerHarness) -> None:
-    """Row A12 of the review: a GET that resumes got an id with the next message only."""
+    """A GET that resumes got an id with the next message only."""
     session = harness.open_session()
     talk, call = harness.call(session)
     harness.wait(0)
@@ -80,7 +80,7 @@ def test_before_the_first_message_a_stream_is_resumed_at_its_beginning(
 
 
 def test_an_id_means_the_same_to_every_instance() -> None:
-    """Row A2 of the review, for several instances: the first id was that of a log without entries.
+    """The first id was that of a log without entries.
 
     Another instance refused it, for its store knew no such log.
     """
@@ -122,7 +122,7 @@ def test_among_instances_no_id_is_told_before_it_is_stored() -> None:
 
 
 def test_among_instances_a_client_is_let_go_when_it_has_an_id() -> None:
-    """Found by an attack on row A1: it was let go with no id, and could not come back."""
+    """It was let go with no id, and could not come back."""
     harness, talk, call = opening()
     assert harness.run_action(call.disconnect, retry=1) is True
     assert not talk.ended
@@ -163,7 +163,7 @@ def test_without_the_store_no_id_is_told() -> None:
 
 
 def test_each_response_says_once_when_to_come_back() -> None:
-    """Row A1 of the review: a server could say it only in the moment it sent a client away."""
+    """A server could say it only in the moment it sent a client away."""
     harness = ServerHarness(retry=1.5)
     session = harness.open_session()
     talk, call = harness.call(session)
@@ -198,7 +198,7 @@ def test_nobody_comes_back_at_no_time(wrong: Any) -> None:
 
 
 def test_standalone_streams_are_let_go() -> None:
-    """Row A1 of the review: only the streams of calls could be polled."""
+    """Only the streams of calls could be polled."""
     harness = ServerHarness(retry=2)
     session, idle = harness.open_session(), harness.open_session()
     talk, call = harness.call(session)
@@ -231,7 +231,7 @@ def test_there_are_no_streams_to_be_let_go() -> None:
 
 
 def test_a_planned_stop_says_when_to_come_back() -> None:
-    """Row A1 of the review: where another instance goes on, clients are told to come back to it."""
+    """Where another instance goes on, clients are told to come back to it."""
     first, second = instances = Instances(retry=3)
     session = instances.open_session()
     talk, call = first.call(session)

@@ -1,4 +1,4 @@
-"""What handlers see of the HTTP request that they answer: row C9 of the review."""
+"""What handlers see of the HTTP request that they answer."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ def update(harness: ServerHarness, uri: str) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("transport", TRANSPORTS)
 def test_a_subscriber_is_told_of_updates(transport: Callable[..., Client], version: str) -> None:
-    """Row E1 of the review: publish() reached clients of 2026-07-28 only."""
+    """publish() reached clients of 2026-07-28 only."""
     harness, ask, told = transport(version)
     update(harness, "test://a")
     assert ask(subscribe("test://a")) == {"jsonrpc": "2.0", "id": 1, "result": {}}

@@ -106,7 +106,7 @@ def test_what_is_no_longer_kept_is_said(harness: ServerHarness) -> None:
 
 
 def test_what_still_runs_is_not_old() -> None:
-    """Row A18 of the review: a quiet call went from the store after ``max_stored_age``.
+    """A quiet call went from the store after ``max_stored_age``.
 
     So no other instance knew it. The client misses nothing: it gets no event for what keeps the
     log.
@@ -137,7 +137,7 @@ def asked_to_keep(harness: ServerHarness) -> list[StoreAppend]:
 
 
 def test_a_store_that_is_slow_is_not_asked_twice_to_keep_a_log() -> None:
-    """Row A18 of the review: and one that has failed is not asked at all."""
+    """And one that has failed is not asked at all."""
     harness = ServerHarness(limits=Limits(max_stored_age=90), shared_store=True)
     session = harness.open_session()
     _, call = harness.call(session)

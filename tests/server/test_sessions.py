@@ -219,7 +219,7 @@ def opened_by(harness: ServerHarness, principal: str) -> str:
 
 @pytest.mark.parametrize("attacker", ["", "attacker"])
 def test_many_sessions_lock_nobody_out(attacker: str) -> None:
-    """Row B8 of the review: 10,100 initialize locked all others out for 30 minutes."""
+    """10,100 initialize locked all others out for 30 minutes."""
     harness = ServerHarness(limits=Limits(max_sessions=1000, max_sessions_per_principal=500))
     neighbour = opened_by(harness, "")
     assert harness.post(request(1, "ping"), neighbour).status == 200
@@ -236,7 +236,7 @@ def test_many_sessions_lock_nobody_out(attacker: str) -> None:
 
 
 def test_unused_sessions_go_first_and_oldest_first() -> None:
-    """Row B8 of the review: of the principal that has most of them."""
+    """Of the principal that has most of them."""
     harness = ServerHarness(limits=Limits(max_sessions=6))
     ids = {name: [opened_by(harness, name) for _ in range(2)] for name in ("a", "b")}
     ids["c"] = [opened_by(harness, "c") for _ in range(2)]
@@ -269,7 +269,7 @@ def test_an_answer_makes_a_session_used() -> None:
 
 
 def test_one_principal_cannot_take_all_sessions() -> None:
-    """Row B8 of the review: not even by using them."""
+    """Not even by using them."""
     harness = ServerHarness(limits=Limits(max_sessions=10, max_sessions_per_principal=3))
     for _ in range(3):
         harness.post(request(1, "ping"), opened_by(harness, "a"), principal="a")

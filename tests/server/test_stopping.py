@@ -149,7 +149,7 @@ KINDS = [
 
 @pytest.mark.parametrize("begin", KINDS)
 def test_a_stop_with_grace_waits_for_every_kind_of_call(begin: Callable[[], Begun]) -> None:
-    """Row F10 of the review: without sessions, such calls were no reason to wait."""
+    """Without sessions, such calls were no reason to wait."""
     harness, calls, answers = begin()
     harness.run_action(harness.server.drain)
     assert harness.server.is_busy
@@ -165,7 +165,7 @@ def test_a_stop_with_grace_waits_for_every_kind_of_call(begin: Callable[[], Begu
 
 @pytest.mark.parametrize("begin", KINDS)
 def test_a_stop_without_grace_answers_every_kind_of_call(begin: Callable[[], Begun]) -> None:
-    """Row F10 of the review: some clients got nothing, neither a result nor an error."""
+    """Some clients got nothing, neither a result nor an error."""
     harness, calls, answers = begin()
     harness.run_action(harness.server.shut_down)
     reasons = [answer["error"]["data"]["reason"] for answer in answers()]

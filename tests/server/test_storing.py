@@ -300,7 +300,7 @@ class HiddenAsyncStore:
 
 
 def test_an_async_store_is_told_from_a_synchronous_one() -> None:
-    """Row A10 of the review: one was accepted, never awaited, and counted as stored."""
+    """One was accepted, never awaited, and counted as stored."""
     assert is_async_store(AsyncStore())
     assert not is_async_store(MemoryStore())
 
@@ -337,7 +337,7 @@ EFFECTS = [
 
 @pytest.mark.parametrize(("effect", "text"), EFFECTS)
 def test_a_coroutine_is_a_failure_of_the_store(effect: StoreEffect, text: str) -> None:
-    """Row A10 of the review: and no warning about a coroutine that was never awaited is left."""
+    """And no warning about a coroutine that was never awaited is left."""
     harness = ServerHarness()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -350,7 +350,7 @@ def test_a_coroutine_is_a_failure_of_the_store(effect: StoreEffect, text: str) -
 
 @pytest.mark.parametrize("result", [None, True, "stored"])
 def test_what_is_no_result_stores_nothing(result: object) -> None:
-    """Row A10 of the review: only STORED counts; the reader gets its message without an id.
+    """Only STORED counts; the reader gets its message without an id.
 
     The store works again afterwards, but the log of the stream has ended.
     """

@@ -1,4 +1,4 @@
-"""What waits for readers is bounded for all of them together: row B17 of the review."""
+"""What waits for readers is bounded for all of them together."""
 
 from __future__ import annotations
 

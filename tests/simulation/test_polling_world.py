@@ -63,7 +63,7 @@ def ends(pair: Pair) -> list[CallCompleted | CallFailed]:
 @pytest.mark.parametrize("quiet", [False, True])
 @pytest.mark.parametrize("mean_cut", [None, 20000.0])
 def test_a_call_that_polls_a_thousand_times(quiet: bool, mean_cut: float | None) -> None:
-    """Row A1 of the review. Quiet: nothing is to be told until the end."""
+    """Quiet: nothing is to be told until the end."""
 
     def poll(call: ServerCall) -> Generator[float, None, dict[str, int]]:
         clock = call.driver.clock
@@ -89,7 +89,7 @@ def test_a_call_that_polls_a_thousand_times(quiet: bool, mean_cut: float | None)
 
 
 def test_polling_keeps_no_call_alive() -> None:
-    """Row A1 of the review: a call that polls for ever ends with its timeout."""
+    """A call that polls for ever ends with its timeout."""
 
     def poll(call: ServerCall) -> Generator[float, None, None]:
         while True:
@@ -116,7 +116,7 @@ def test_polling_keeps_no_call_alive() -> None:
 def test_no_client_fails_to_open_because_its_connections_break(
     mean_cut: float, seeds: range
 ) -> None:
-    """Row A3 of the review: 7 of 20 seeds of an example failed at ``initialize``."""
+    """7 of 20 seeds of an example failed at ``initialize``."""
     for seed in seeds:
         chance = random.Random(seed).random
         server = Server(App("fragile"), new_token=sequential_tokens())
@@ -129,7 +129,6 @@ def test_no_client_fails_to_open_because_its_connections_break(
 
 
 def test_a_server_that_starts_after_its_client() -> None:
-    """Row A3 of the review."""
     for seed in range(50):
         chance = random.Random(seed).random
         server = Server(App("late"), new_token=sequential_tokens())

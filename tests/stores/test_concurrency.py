@@ -1,4 +1,4 @@
-"""Row F2 of the review: of all who append the same number at the same time one succeeds.
+"""Of all who append the same number at the same time one succeeds.
 
 Each of them also appends to a log of its own at the same time, and repeats appends as if it had
 lost the reply.
@@ -37,7 +37,7 @@ def entry(seq: int, data: bytes = b"x") -> tuple[Entry, ...]:
 def test_an_append_between_begin_and_insert(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Row F2 of the review: the last number is read inside the transaction.
+    """The last number is read inside the transaction.
 
     Just before the first store may write, the second one appends. Whoever had looked at the end of
     the log before that would not know.
@@ -112,7 +112,7 @@ def race_in_own_store(path: Path, name: str) -> list[int]:
 
 
 def test_threads_that_race(tmp_path: Path) -> None:
-    """Row F2 of the review: each with a store of its own."""
+    """Each with a store of its own."""
     path = tmp_path / "a.db"
     check(path, in_threads(*(lambda name=name: race_in_own_store(path, name) for name in "abc")))  # pyright: ignore
 
@@ -146,7 +146,7 @@ def test_loops_that_race_for_one_store(tmp_path: Path) -> None:
 
 
 def test_processes_that_race(tmp_path: Path) -> None:
-    """Row F2 of the review: the one promise that instances build on. They begin at once."""
+    """The one promise that instances build on. They begin at once."""
     path = tmp_path / "a.db"
     command = [sys.executable, "-m", "tests.stores.test_concurrency", str(path)]
     processes = [

@@ -70,7 +70,7 @@ def at_once(store: WaitingStore, works: list[Any]) -> list[Any]:
 def test_what_waits_is_given_up_together(
     store: WaitingStore, clock: Clock, other: sqlite3.Connection
 ) -> None:
-    """Row A16 of the review: a file locked for long costs each operation its time, and no more.
+    """A file locked for long costs each operation its time, and no more.
 
     The twenty are two batches, or more; those of the second one have waited already.
     """
@@ -135,7 +135,7 @@ async def call_tool(call: sansmcp_asyncio.Call) -> dict[str, Any]:
 
 
 def test_a_locked_file_stops_no_loop(tmp_path: Path) -> None:
-    """Row A16 of the review: a bystander's echo took 8 s with 20 streams.
+    """A bystander's echo took 8 s with 20 streams.
 
     While streams wait for the file, the server answers others, and no event is sent that is not
     stored. When the file is free, all streams go on, and lose nothing.

@@ -68,6 +68,6 @@ STORES: dict[type[Any], str] = {
 @pytest.mark.parametrize("adapter", ADAPTERS)
 @pytest.mark.parametrize("kind", STORES)
 def test_every_adapter_refuses_what_is_no_store(adapter: str, kind: type[Any]) -> None:
-    """Row A10 of the review: an async store is accepted, never awaited, and counts as stored."""
+    """An async store is accepted, never awaited, and counts as stored."""
     with pytest.raises(TypeError, match=STORES[kind]):
         ADAPTERS[adapter](APP, store=kind())

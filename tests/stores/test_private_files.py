@@ -42,7 +42,7 @@ def modes(folder: Path) -> dict[str, str]:
 
 @pytest.mark.usefixtures("careless")
 def test_all_files_are_their_owners_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Row B6 of the review: the file was 0644. It is private before the first byte is written."""
+    """The file was 0644. It is private before the first byte is written."""
     connect: Any = sqlite3.connect
     seen = list[Any]()
 
@@ -63,7 +63,7 @@ def test_all_files_are_their_owners_only(tmp_path: Path, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("name", ["a.db", "a.db-wal", "a.db-shm", "a.db-journal", "a.db-key"])
 def test_what_others_could_use_is_refused(tmp_path: Path, name: str) -> None:
-    """Row B6 of the review: said as ssh says it, with what to do."""
+    """Said as ssh says it, with what to do."""
     SqliteStore(tmp_path / "a.db").close()
     path = tmp_path / name
     path.touch(0o600)
@@ -78,7 +78,7 @@ def test_what_others_could_use_is_refused(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", ["a.db", "a.db-wal", "a.db-key"])
 @pytest.mark.parametrize("is_dangling", [False, True])
 def test_symbolic_links_are_not_followed(tmp_path: Path, name: str, is_dangling: bool) -> None:
-    """Row B6 of the review: somebody else's link would choose which file is written."""
+    """Somebody else's link would choose which file is written."""
     if name != "a.db":
         SqliteStore(tmp_path / "a.db").close()
     target = tmp_path / "target"
@@ -181,7 +181,6 @@ def test_what_another_user_puts_there_while_sqlite_opens_the_file_is_refused(
 
 
 def test_files_of_other_users_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Row B6 of the review."""
     SqliteStore(tmp_path / "a.db").close()
     other = os.geteuid() + 1
     monkeypatch.setattr(os, "geteuid", lambda: other)
@@ -238,7 +237,7 @@ def windows(data: bytes) -> Iterator[bytes]:
 
 
 def test_a_copy_of_the_store_forges_no_state(tmp_path: Path) -> None:
-    """Row B6 of the review: the key of the seal was in the file that anybody could read."""
+    """The key of the seal was in the file that anybody could read."""
     store = open_sqlite(tmp_path / "a.db")
     server = new_server(example_app(), store, resumable=True)
     store.append(KEY, (Entry(1, b"{}"),))
@@ -267,7 +266,7 @@ INSERT INTO secrets VALUES (x'6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b
 
 
 def test_a_file_of_version_0_1_0_gets_a_new_key(tmp_path: Path) -> None:
-    """Row B6 of the review: whoever has read the old key cannot forge with it any more."""
+    """Whoever has read the old key cannot forge with it any more."""
     old = sqlite3.connect(tmp_path / "a.db")
     old.executescript(VERSION_0_1_0)
     old.close()
@@ -333,7 +332,7 @@ def test_a_database_of_others_is_not_touched(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("count", "size"), [(3000, 10), (3000, 300), (100, 30_000)])
 def test_what_is_counted_is_what_the_file_takes(tmp_path: Path, count: int, size: int) -> None:
-    """Row B17 of the review, for the file: to within a quarter and the pages of an empty one."""
+    """To within a quarter and the pages of an empty one."""
     store = open_sqlite(tmp_path / "a.db", Limits(max_stored_bytes=10**9))
     other = sqlite3.connect(tmp_path / "a.db")
     empty = file_size(other)

@@ -218,7 +218,7 @@ def work_until_the_end_of_input(url: str, prefix: str) -> None:
 def test_it_does_what_stores_have_to_do(
     server: RedisServer, prefix: str, on: str, stack: ExitStack
 ) -> None:
-    """Threads and processes are at work in it meanwhile (row F2 of the review)."""
+    """Threads and processes are at work in it meanwhile."""
     numbers = itertools.count()
     loop = stack.enter_context(closing(asyncio.new_event_loop()))
 
@@ -259,7 +259,7 @@ def race(url: str, prefix: str, name: str) -> list[int]:
 
 
 def test_threads_and_processes_that_race(server: RedisServer, prefix: str) -> None:
-    """Row F2 of the review: of all who append a number one succeeds. They begin at once."""
+    """Of all who append a number one succeeds. They begin at once."""
     command = [sys.executable, "-m", "tests.stores.test_redis", "race", server.url, prefix]
     processes = [
         subprocess.Popen(

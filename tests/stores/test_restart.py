@@ -91,7 +91,7 @@ def on_trio(store: AnyStore, talk: Callable[[str], Any], **settings: Any) -> Any
 
 @pytest.mark.parametrize("serve", [on_asyncio, on_blocking, on_trio])
 def test_sessions_outlive_the_process(tmp_path: Path, serve: Callable[..., Any]) -> None:
-    """Row A17 of the review: without shared_store=True all sessions were gone, silently."""
+    """Without shared_store=True all sessions were gone, silently."""
     store = SqliteStore(tmp_path / "a.db")
     session = serve(store, open_session)
     store.close()
@@ -132,7 +132,7 @@ class Durable(Plain):
 
 
 def test_only_durable_stores_are_shared_by_default(tmp_path: Path) -> None:
-    """Row A17 of the review; resumable=False keeps nothing, in no store."""
+    """resumable=False keeps nothing, in no store."""
     sqlite = SqliteStore(tmp_path / "a.db")
     cases: list[tuple[sansmcp.Store, bool]] = [
         (Plain(), False),

@@ -95,7 +95,7 @@ def test_a_decorator_that_was_not_called() -> None:
     ],
 )
 def test_a_method_that_is_misspelt(method: str, meant: str) -> None:
-    """Row C6 of the review: it was registered, and never called."""
+    """It was registered, and never called."""
     with pytest.raises(LocalProtocolError, match=f"did you mean '{meant}'"):
         App("a").handler(method)
 
@@ -148,7 +148,7 @@ def test_a_handler_that_can_take_the_call(handler: Any) -> None:
 
 
 def test_a_fallback_answers_what_nothing_else_does() -> None:
-    """Row C9 of the review: gateways pass on methods that they have never heard of."""
+    """Gateways pass on methods that they have never heard of."""
     app = App("a", capabilities={"tools": {}})
     assert app.handler_of("tools/list") is None
 
@@ -177,7 +177,7 @@ class _AsyncObject:
 
 
 def test_which_handlers_run_in_the_event_loop() -> None:
-    """Row C5 of the review: a plain function may block, unless it is said to be quick."""
+    """A plain function may block, unless it is said to be quick."""
     app = App("a")
     app.handler("1")(print)
     app.handler("2", inline=True)(print)

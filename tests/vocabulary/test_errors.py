@@ -46,7 +46,7 @@ def test_what_a_handler_raised_becomes_an_answer_that_tells_nothing() -> None:
 
 
 def test_the_text_of_a_call_error_can_be_shown() -> None:
-    """Row B10 of the review: what a peer says can neither add a line nor move the cursor."""
+    """What a peer says can neither add a line nor move the cursor."""
     error = JsonRpcError(-1, "no\nsansmcp: \x1b[2Jyes\u202e")
     assert str(error) == r"no\u000asansmcp: \u001b[2Jyes\u202e (code -1)"
     assert error.message == "no\nsansmcp: \x1b[2Jyes\u202e"

@@ -76,7 +76,7 @@ def test_a_tool_call_passes_its_options_on() -> None:
 @pytest.mark.parametrize("arguments", [["a"], [], "", "a", 0, 5, (("a", 1),)])
 @pytest.mark.parametrize("method", ["call_tool", "get_prompt"])
 def test_arguments_that_are_no_mapping(method: str, arguments: Any) -> None:
-    """Row C6 of the review: a bare ValueError of dict(), or nothing for what is empty."""
+    """A bare ValueError of dict(), or nothing for what is empty."""
     with pytest.raises(LocalProtocolError, match=r"^arguments must be a mapping .*, got "):
         getattr(Recorder(), method)("x", arguments)
 
@@ -165,7 +165,7 @@ def test_a_handler_makes_its_call_a_task() -> None:
 
 
 def test_a_handler_tells_the_session_at_once() -> None:
-    """Row E1 of the review: what it said waited for the next turn of something else."""
+    """What it said waited for the next turn of something else."""
     harness = ServerHarness()
     session = harness.open_session(capabilities={"roots": {}})
     standalone = harness.get(session)

@@ -295,7 +295,7 @@ def breaking(count: int = 1) -> Callable[..., Any]:
 def test_a_driver_that_raises_costs_its_exchange(
     harness: DriverHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Row B3 of the review: so with all of these tests."""
+    """So with all of these tests."""
     session = harness.open_session()
     later = harness.post(request(1, "tools/list"), session)
     exchange = later.exchange

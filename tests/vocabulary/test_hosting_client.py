@@ -362,7 +362,7 @@ def test_calls_end_when_the_client_closes(harness: DriverHarness) -> None:
 
 
 def test_an_answerer_is_told_which_call_asks(harness: DriverHarness) -> None:
-    """Row C9 of the review: answers never learnt which call asks."""
+    """Answers never learnt which call asks."""
     params = {"name": "t", "_meta": {"a": 1}}
     harness.ask(request("q", "elicitation/create", message="?", _meta={"b": 1}), params=params)
     harness.requests.clear()
@@ -420,7 +420,7 @@ def is_ended(harness: DriverHarness, pending: PendingResult) -> None:
 def test_an_exchange_that_cannot_be_carried_ends_its_call(
     harness: DriverHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Row B3 of the review: so with all of these tests."""
+    """So with all of these tests."""
     good, asked = harness.ask()
     with monkeypatch.context() as patch:
         patch.setattr(harness.host, "perform_effect", breaking)
@@ -510,7 +510,6 @@ def test_a_process_effect_that_fails_ends_the_client(
 
 
 def test_a_round_names_the_call_that_asks() -> None:
-    """Row C9 of the review."""
     harness = DriverHarness(versions=(MODERN,))
     harness.run_command(harness.client.start)
     asked = harness.take()
@@ -524,7 +523,6 @@ def test_a_round_names_the_call_that_asks() -> None:
 
 
 def test_a_turn_names_the_call_that_asks() -> None:
-    """Row C9 of the review."""
     harness = DriverHarness(multi_turn=True)
     harness.run_command(harness.client.start)
     asked = harness.take()

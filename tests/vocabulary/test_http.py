@@ -59,7 +59,6 @@ def test_what_is_no_url_is_refused(text: str) -> None:
     ],
 )
 def test_errors_about_urls_show_no_secret(text: str) -> None:
-    """Row B9 of the review."""
     with pytest.raises(LocalProtocolError) as caught:
         Url.parse(text)
     assert "hunter2" not in str(caught.value)
@@ -69,7 +68,6 @@ def test_errors_about_urls_show_no_secret(text: str) -> None:
 
 
 def test_a_url_shows_no_query() -> None:
-    """Row B9 of the review."""
     url = Url.parse("http://h/mcp?k=hunter2")
     assert url.shown == "http://h/mcp?..."
     assert "hunter2" not in repr(url)

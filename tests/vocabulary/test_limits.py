@@ -20,7 +20,6 @@ def test_no_limit_can_be_zero(field: str) -> None:
 @pytest.mark.parametrize("value", [True, "1", None, float("nan")])
 @pytest.mark.parametrize("field", [field.name for field in attrs.fields(Limits)])
 def test_limits_are_numbers(field: str, value: Any) -> None:
-    """Row B12 of the review."""
     with pytest.raises(LocalProtocolError, match=field):
         Limits(**{field: value})
 
@@ -30,13 +29,11 @@ def test_limits_are_numbers(field: str, value: Any) -> None:
     "field", [field.name for field in attrs.fields(Limits) if str(field.type) == "int"]
 )
 def test_bytes_and_counts_are_whole(field: str, value: Any) -> None:
-    """Row B12 of the review."""
     with pytest.raises(LocalProtocolError, match=field):
         Limits(**{field: value})
 
 
 def test_seconds_may_be_infinite_but_for_intervals_that_something_waits_for() -> None:
-    """Row B12 of the review."""
     assert (
         Limits(body_timeout=math.inf, max_stored_age=0.5, head_timeout=1).body_timeout == math.inf
     )

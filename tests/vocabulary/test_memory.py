@@ -145,7 +145,7 @@ def test_it_stays_within_its_bounds(steps: list[tuple[str, int, int, bool]]) -> 
 def test_what_is_counted_is_what_python_takes(
     sessions: int, logs: int, count: int, size: int
 ) -> None:
-    """Row B17 of the review: nominally 64 MiB grew to 176 MB, as only payload was counted."""
+    """Nominally 64 MiB grew to 176 MB, as only payload was counted."""
     gc.collect()
     tracemalloc.start()
     store = MemoryStore(
@@ -198,7 +198,7 @@ def flood(store: MemoryStore, principal: str, session: str, count: int, size: in
 )
 @pytest.mark.parametrize("is_one_session", [False, True])
 def test_who_uses_most_gives_way_first(limits: Limits, is_one_session: bool) -> None:
-    """Row B8 of the review: principals, and sessions of one principal, evicted each other."""
+    """Principals, and sessions of one principal, evicted each other."""
     store = MemoryStore(limits)
     append(store, KEY, entries(1, 2, 3), now=0)
     if is_one_session:
@@ -213,7 +213,6 @@ def test_who_uses_most_gives_way_first(limits: Limits, is_one_session: bool) -> 
 
 
 def test_who_uses_little_keeps_it_against_many() -> None:
-    """Row B8 of the review."""
     store = MemoryStore(Limits(max_stored_entries=400))
     append(store, KEY, entries(1, 2), now=0)
     for number in range(20):
@@ -226,7 +225,7 @@ def test_who_uses_little_keeps_it_against_many() -> None:
 
 @pytest.mark.parametrize("jump", [3600, -3600, 1e9, -1e9])
 def test_a_clock_that_jumps_takes_nothing_along(jump: float) -> None:
-    """Row A18 of the review: a clock put forward by an hour emptied the store."""
+    """A clock put forward by an hour emptied the store."""
     store = MemoryStore(Limits(max_stored_age=90))
     append(store, KEY, entries(1), now=0)
     append(store, KEY, entries(2), now=jump)

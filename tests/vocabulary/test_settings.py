@@ -34,7 +34,7 @@ def server(**settings: Any) -> Server:
     ],
 )
 def test_headers_may_be_given_in_every_usual_way(headers: Any) -> None:
-    """Row C3 of the review: a dict, str and upper case were refused one after the other."""
+    """A dict, str and upper case were refused one after the other."""
     made = client(headers=headers)
     made.start(now=0.0)
     effect = made.next_effect()
@@ -68,7 +68,7 @@ def test_headers_of_the_application_are_sent(header: tuple[bytes, bytes]) -> Non
     ],
 )
 def test_headers_that_cannot_be_added(header: tuple[Any, Any], message: str) -> None:
-    """Row C3 of the review: the error names the header, never its value."""
+    """The error names the header, never its value."""
     with pytest.raises(LocalProtocolError, match=message) as caught:
         client(headers=(header,))
     assert "secret" not in str(caught.value)
@@ -194,7 +194,7 @@ def test_times_that_are_none(seconds: Any) -> None:
     ],
 )
 def test_targets_that_are_none(target: Any, message: str) -> None:
-    """Row C6 of the review: the error says what to write."""
+    """The error says what to write."""
     text = r"^target must be a URL \(str\) or a command \(sequence of str\), "
     with pytest.raises(LocalProtocolError, match=text + message):
         Client(target, jitter=lambda: 0.5)

@@ -288,7 +288,7 @@ def test_connections_that_never_ask_are_not_shown() -> None:
 
 
 def test_the_token_of_http_sse_is_not_shown() -> None:
-    """Row B9 of the review: it is the only credential of that transport."""
+    """It is the only credential of that transport."""
     lines: list[str] = []
     tracer = Tracer("c", lines.append)
     tracer.part_received(1, ResponseHead(status=200, headers=STREAM))
@@ -309,7 +309,6 @@ def test_the_token_of_http_sse_is_not_shown() -> None:
 
 
 def test_event_ids_of_others_are_cut() -> None:
-    """Row B9 of the review."""
     lines: list[str] = []
     tracer = Tracer("c", lines.append)
     head = RequestHead(method=b"GET", target=b"/", headers=((b"last-event-id", b"abcdhunter2"),))
@@ -318,7 +317,7 @@ def test_event_ids_of_others_are_cut() -> None:
 
 
 def test_a_peer_cannot_forge_lines() -> None:
-    """Row B10 of the review: nor can it move the cursor, or turn the text round."""
+    """Nor can it move the cursor, or turn the text round."""
     lines: list[str] = []
     tracer = Tracer("c", lines.append)
     tracer.process_part_received(StdoutData(b"a\x1b[1A\xc2\x9b\x7f\n"))

@@ -69,7 +69,7 @@ def test_headers_that_hold_secrets_are_not_shown() -> None:
 
 
 def test_only_harmless_headers_show_their_values() -> None:
-    """Row B9 of the review: a credential may be in a header of any name, and in the query."""
+    """A credential may be in a header of any name, and in the query."""
     headers = ((b"x-api-key", b"xyz"), (b"content-type", b"text/plain"))
     for head in (
         RequestHead(method=b"GET", target=b"/mcp?key=xyz", headers=headers),
@@ -96,7 +96,6 @@ def test_only_harmless_headers_show_their_values() -> None:
     ],
 )
 def test_urls_for_people(url: str, shown: str | None) -> None:
-    """Row B9 of the review."""
     assert hide_secrets(url) == (shown or url)
 
 
@@ -118,7 +117,6 @@ def test_urls_for_people(url: str, shown: str | None) -> None:
     ],
 )
 def test_what_was_meant_as_a_url(text: str, shown: str) -> None:
-    """Row B9 of the review."""
     assert hide_credentials(text) == shown
 
 

@@ -85,6 +85,6 @@ def test_server(host: Host, check: Check[ServerUnderTest]) -> None:
 
 @pytest.mark.parametrize("host", ["waitress"], indirect=True)
 def test_requests_after_head_are_answered(host: Host) -> None:
-    """Row B15 of the review: waitress passes a body on, and the next answer cannot be found."""
+    """Waitress passes a body on, and the next answer cannot be found."""
     (check,) = [check for check in server_checks() if str(check) == "answers_to_head"]
     check(WsgiServers(host))

@@ -313,7 +313,7 @@ def test_the_url_that_messages_of_http_sse_go_to(harness: ModernClientHarness) -
 )
 @pytest.mark.both_eras
 def test_refusals_that_decide_nothing(status: int) -> None:
-    """Row E4 of the review: a handshake is tried once, and what comes of that is reported."""
+    """A handshake is tried once, and what comes of that is reported."""
     known_servers = KnownServers()
     harness = ModernClientHarness(known_servers=known_servers, reconnect=ONCE)
     harness.start().refuse(status, b"no reason")
@@ -331,7 +331,7 @@ def test_refusals_that_decide_nothing(status: int) -> None:
 def test_a_server_that_fails_at_what_it_does_not_know(
     harness: ModernClientHarness, status: int
 ) -> None:
-    """Row E4 of the review: it is asked by ``initialize``, which works."""
+    """It is asked by ``initialize``, which works."""
     harness.start().refuse(status, b"Internal Server Error")
     becomes_legacy(harness)
 
@@ -365,7 +365,7 @@ def test_a_client_of_the_new_era_reports_what_any_server_could_say(status: int) 
 @pytest.mark.parametrize("versions", [tuple(REVISIONS), (MODERN,)])
 @pytest.mark.parametrize("how", ["refused", "json", "stream", "503", "503 later"])
 def test_it_is_asked_again(versions: tuple[str, ...], how: str) -> None:
-    """Row A3 of the review: a server that starts a second after its client."""
+    """A server that starts a second after its client."""
     harness = ModernClientHarness(versions=versions)
     harness.run_command(harness.client.start)
     for attempt in (1, 2):
@@ -394,7 +394,6 @@ def test_it_is_asked_again(versions: tuple[str, ...], how: str) -> None:
 
 @pytest.mark.parametrize("versions", [tuple(REVISIONS), (MODERN,)])
 def test_a_server_that_never_comes(versions: tuple[str, ...]) -> None:
-    """Row A3 of the review."""
     harness = ModernClientHarness(versions=versions)
     harness.run_command(harness.client.start)
     for delay in (0.5, 1.0, 2.0, 4.0, 0.0):

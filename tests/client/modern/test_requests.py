@@ -167,7 +167,7 @@ def test_further_headers_are_sent_too() -> None:
 
 @requirement("MODERN-C-001", "MODERN-C-003", "HEADERS-C-001")
 def test_every_message_is_a_post_of_its_own() -> None:
-    """Row F12 of the review: neither the number of the POSTs nor where they go was looked at."""
+    """Neither the number of the POSTs nor where they go was looked at."""
     harness = ModernClientHarness()
     posts = [harness.start()]
     posts[0].answer(discovered(posts[0].id))

@@ -265,7 +265,7 @@ def test_a_method_that_cannot_ask(method: str) -> None:
     )
 )
 def test_no_method_of_an_application_can_ask(method: str) -> None:
-    """Row F12 of the review: four methods were tried, and a fifth one could have asked."""
+    """Four methods were tried, and a fifth one could have asked."""
     assume(method not in ("tools/call", "prompts/get", "resources/read"))
     assume(not method.startswith("rpc."))  # answered by nobody
     cannot_ask(method)
