@@ -274,7 +274,7 @@ class Procedures:
         if reason != _INSTANCE_LOST or call.deaths == self._options.reconnect.max_attempts:
             return None
         call.deaths += 1
-        return self._next_attempt(call, str(outcome))
+        return self._attempt(call, 1, str(outcome))  # the server has answered
 
     def _next_attempt(self, call: PendingRequest, reason: str, wait: float = 0.0) -> Retry | None:
         """Return when to send a call again of which the server has run nothing, or which is safe.
@@ -288,7 +288,13 @@ class Procedures:
             wait: the seconds to wait at least.
         """
         used = 0 if call.stream is None else call.stream.attempts
-        policy, attempt = self._options.reconnect, max(call.refusals, used) + 1
+        return self._attempt(call, max(call.refusals, used) + 1, reason, wait)
+
+    def _attempt(
+        self, call: PendingRequest, attempt: int, reason: str, wait: float = 0.0
+    ) -> Retry | None:
+        """Return the wait before an attempt; None if there is none any more."""
+        policy = self._options.reconnect
         assert call.timeouts is not None
         if attempt > policy.max_attempts:
             return None

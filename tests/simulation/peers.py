@@ -531,7 +531,10 @@ class Customer(Host):
         if made.task_id is None:
             self.world.tasks.has_handle(self, made, event.task_id)
         elif made.task_id != event.task_id:
-            self.world.fail("isolation", f"{made.errand.name} has two tasks")
+            if not (made.errand.is_safe and self.world.tasks.has_died(made.task_id)):
+                self.world.fail("isolation", f"{made.errand.name} has two tasks")
+            self.world.reach("task whose instance has died begun anew")
+            self.world.tasks.has_handle(self, made, event.task_id)
 
     def _check_failure(self, made: Made, error: CallError) -> None:
         if made.task_id is not None:

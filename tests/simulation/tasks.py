@@ -253,17 +253,23 @@ class Tasks:
 
     # What clients know
 
+    def has_died(self, task_id: str) -> bool:
+        """Whether a task has failed because its instance has died."""
+        last = self._tasks[self._known[task_id]].last
+        return last.status == FAILED and _reason_of(last) == _LOST
+
     def has_handle(self, customer: Customer, made: Made, task_id: str) -> None:
         """A client has the handle of a task, which the store must have then."""
         world, errand = self._world, made.errand
         key = task_key(errand.principal if world.authentication else "", task_id)
-        made.task_id = task_id
+        is_first, made.task_id = made.task_id is None, task_id
         if key not in self._tasks:
             world.fail("stored first", f"{customer.name} is told of {key} before it is stored")
         if task_id not in self._known:
             world.reach("call became a task")
             self._known[task_id] = key
-            self._draw_followers(customer, errand, task_id)
+            if is_first:
+                self._draw_followers(customer, errand, task_id)
 
     def _draw_followers(self, owner: Customer, errand: Errand, task_id: str) -> None:
         """Draw who else waits for a task, reads it, listens, or cancels it."""
