@@ -42,7 +42,8 @@ def typed_tool_result(result: Any, result_type: Any) -> Any:
 
     Structured content is an object. So servers send another value as ``{"result": value}``, and
     for a type of such values this returns the inner one. Servers before 2025-06-18 have no
-    structured content: a result with one text, which is JSON, is read instead.
+    structured content: a result with one text, which is JSON, is read instead. For ``str`` the text
+    itself is returned.
 
     Raises:
         ToolFailed: the tool failed.
@@ -54,7 +55,7 @@ def typed_tool_result(result: Any, result_type: Any) -> Any:
         raise ToolFailed(f"The tool failed: {text}", result=members, method=CALL_TOOL)
     where, values = "structuredContent", [members.get("structuredContent")]
     if "structuredContent" not in members:
-        where, values = "text", _values_in_text(members)
+        where, values = "text", _values_in_text(members, result_type)
     if not values:
         raise InvalidResponse(
             "The tool's result has no structuredContent, which result_type needs, and no text that "
@@ -68,13 +69,18 @@ def typed_tool_result(result: Any, result_type: Any) -> Any:
         raise InvalidResponse(text, method=CALL_TOOL) from None
 
 
-def _values_in_text(result: dict[str, Any]) -> list[Any]:
-    """Return the value that the one block of a tool's content is as JSON; none if it is not."""
+def _values_in_text(result: dict[str, Any], result_type: Any) -> list[Any]:
+    """Return the value of the one text of a tool's content: as JSON, or for ``str`` as it is.
+
+    The list is empty if there is no such value.
+    """
     content: Any = result.get("content")
     block = json.as_object(content[0]) if json.is_array(content) and len(content) == 1 else None
     text = (block or {}).get("text")
     if not isinstance(text, str):
         return []
+    if result_type is str:
+        return [text]
     try:
         return [json.decode(text.encode("utf-8", "replace"), _MAX_DEPTH)]
     except RemoteProtocolError:

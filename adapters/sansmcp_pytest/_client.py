@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine, Mapping
+from collections.abc import Coroutine, Iterator, Mapping
 from typing import Any, Protocol, TypeVar, overload
 
 import sansmcp
 import sansmcp_loop
+from sansmcp import typed_results
 from sansmcp.base_client import BaseClient, OnProgress
 from sansmcp.effects import AbortExchange, OpenExchange, TransportEffect
 from sansmcp.events import ClientEvent
@@ -286,6 +287,31 @@ class Client(BaseClient[Any, None]):
         task = self._network.loop.create_task(work)
         self._network.sleep(0)
         return PendingCall(self._network, task)
+
+    def tools(self) -> Iterator[sansmcp.schema.Tool]:
+        """Iterate over all tools; each page is requested when it is needed.
+
+        The iterator raises the exceptions of :meth:`call`, and InvalidResponse if a page has the
+        cursor of its own, or if there are more than 1,000 pages.
+        """
+        return self._items(typed_results.TOOLS)
+
+    def prompts(self) -> Iterator[sansmcp.schema.Prompt]:
+        """Iterate over all prompts, as :meth:`tools` does."""
+        return self._items(typed_results.PROMPTS)
+
+    def resources(self) -> Iterator[sansmcp.schema.Resource]:
+        """Iterate over all resources, as :meth:`tools` does."""
+        return self._items(typed_results.RESOURCES)
+
+    def resource_templates(self) -> Iterator[sansmcp.schema.ResourceTemplate]:
+        """Iterate over all resource templates, as :meth:`tools` does."""
+        return self._items(typed_results.RESOURCE_TEMPLATES)
+
+    def _items(self, listing: typed_results.Listing) -> Iterator[Any]:
+        pages = typed_results.Pages(listing)
+        while not pages.is_done:
+            yield from pages.items(self.call(pages.method, pages.params))
 
     def start_task(
         self,

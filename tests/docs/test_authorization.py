@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import os
 import subprocess
@@ -14,8 +15,11 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.applications import Starlette
+from starlette.routing import Mount, Route
 
 import sansmcp
+import sansmcp_asgi
 import sansmcp_blocking
 import sansmcp_login
 
@@ -23,9 +27,10 @@ from ..messages import initialize
 from ..ports import free_port
 from ..protected.authorization_server import AuthorizationServer, authorization_server, open_browser
 from .documents import DOCS, blocks
+from .test_web_frameworks import RESOURCE, check_metadata, refuse
 
 PAGE = DOCS / "authorization.md"
-SERVER, SCOPES, *FURTHER, LOGIN, ROBOT = blocks(PAGE, "python")
+SERVER, MOUNTED, SCOPES, *FURTHER, LOGIN, ROBOT = blocks(PAGE, "python")
 HEADERS = {"accept": "application/json, text/event-stream"}
 
 
@@ -111,6 +116,14 @@ def test_the_clients_of_the_page(
     assert said.count(f"Hello {issuer.issuer} ada") == 2
     assert f"Hello {issuer.issuer} robot" in said
     assert len(opened) == 1
+
+
+def test_a_server_below_a_path() -> None:
+    app = sansmcp.App("notes", "1.0")
+    mcp = sansmcp_asgi.asgi_app(app, authenticate=refuse, protected_resource=RESOURCE)
+    names: dict[str, Any] = {"mcp": mcp, "Starlette": Starlette, "Mount": Mount, "Route": Route}
+    exec(compile(MOUNTED, PAGE, "exec"), names)
+    asyncio.run(check_metadata(names["web"]))
 
 
 def test_scopes_of_the_page(module: Any) -> None:

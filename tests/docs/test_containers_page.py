@@ -53,20 +53,24 @@ def words_of(instruction: str, image: str = IMAGE) -> list[str]:
 
 
 class Container:
-    """The command of the image, at a port of this machine."""
+    """The command of an image, at a port of this machine."""
 
-    def __init__(self, directory: Path, *arguments: str) -> None:
+    def __init__(
+        self, directory: Path, *arguments: str, image: str = IMAGE, server: str = SERVER
+    ) -> None:
         self.port = free_port()
         (directory / "server.py").write_text(
-            SERVER.replace("\nif __name", f"{WAITING}\n\nif __name")
+            server.replace("\nif __name", f"{WAITING}\n\nif __name").replace(
+                '("0.0.0.0", 8000)', f'("0.0.0.0", {self.port})'
+            )
         )
-        program, *words = words_of("ENTRYPOINT")
-        assert program == "sansmcp"
+        program, *words = words_of("ENTRYPOINT", image)
         words = [word.replace("0.0.0.0:8000", f"0.0.0.0:{self.port}") for word in words]
+        start = {"sansmcp": command(), "python": [sys.executable]}[program]
         self.process = subprocess.Popen(
-            [*command(*words), *arguments],
+            [*start, *words, *arguments],
             cwd=directory,
-            env=environment(),
+            env={**environment(), "API_KEY": "key"},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             encoding="utf-8",
@@ -119,6 +123,30 @@ def test_a_server_that_is_about_to_stop_is_unhealthy(tmp_path: Path) -> None:
         while container.status_for("localhost", "/healthz") == 200:
             time.sleep(0.02)
         assert container.check(words_of("CMD")) != 0
+
+
+def test_settings_in_python(tmp_path: Path) -> None:
+    """A program in place of the command: as healthy, and it knows who calls."""
+    (entrypoint,) = re.findall(r"`(ENTRYPOINT .*?)`", PAGE.read_text("utf-8"))
+    (code,) = blocks(PAGE, "python")
+    imports = "import os\nimport sansmcp\n"
+    server = imports + SERVER[: SERVER.index("\nif __name")] + code
+    with Container(tmp_path, image=entrypoint, server=server) as container:
+        assert container.check(words_of("CMD")) == 0
+        with pytest.raises(sansmcp.CallError, match="X-Api-Key"):
+            sansmcp_blocking.connect(container.url)
+        settings: Any = {"headers": {"X-Api-Key": "key"}, "versions": ("2026-07-28",)}
+        with sansmcp_blocking.connect(container.url, **settings) as client:
+            stop = container.process.terminate
+            result = client.call_tool("wait", on_progress=lambda report: stop())
+        assert container.process.wait(timeout=20) == 0
+    assert result["content"][0]["text"] == "done"
+
+
+def test_the_line_of_the_requirements() -> None:
+    page = PAGE.read_text("utf-8")
+    assert f"`sansmcp-{sansmcp.__version__}-py3-none-any.whl[redis]`" in page
+    assert "\nCOPY requirements.txt *.whl ./\n" in IMAGE
 
 
 def test_names_of_hosts(tmp_path: Path) -> None:

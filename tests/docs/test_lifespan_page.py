@@ -22,7 +22,8 @@ from .documents import DOCS, blocks
 PLAIN, ASYNC, ASYNCIO, WEB, TRIO, BLOCKING = blocks(DOCS / "lifespan.md", "python")
 STAND_INS = Path(__file__).parent / "stand_ins"
 
-UVICORN = ["-m", "uvicorn", "--log-level", "error", "web:web", "--port"]
+(COMMAND,) = blocks(DOCS / "lifespan.md", "console")
+UVICORN = ["-m", *COMMAND.removeprefix("$ ").split(), "--log-level", "error", "--port"]
 
 
 @pytest.mark.parametrize(
@@ -71,6 +72,37 @@ def test_the_pool_is_closed_after_the_last_call(
         finally:
             server.kill()
     assert result["structuredContent"] == {"result": 3}
+    assert _lines(log) == ["opened", "lent", "returned", "closed"]
+
+
+def test_the_pool_is_closed_while_a_client_is_connected(tmp_path: Path) -> None:
+    """The web server waits for the event streams of a client for as long as is shown."""
+    port = free_port()
+    assert UVICORN[2:4] == ["--timeout-graceful-shutdown", "5"]
+    arguments = [*UVICORN[:3], "1", *UVICORN[4:], str(port)]
+    for name, text in {"async_bar.py": ASYNC, "web.py": WEB}.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    log = tmp_path / "log"
+    with subprocess.Popen(
+        [sys.executable, *arguments],
+        cwd=tmp_path,
+        env={**_environment(tmp_path), "DATABASE": str(log)},
+        stdin=subprocess.DEVNULL,
+    ) as server:
+        try:
+            wait_for(port)
+            url = f"http://127.0.0.1:{port}/mcp"
+            with sansmcp_blocking.connect(url, versions=("2025-11-25",)) as client:
+                parameters = {"name": "stock", "arguments": {"drink": "gin"}}
+                call = client.start_call("tools/call", parameters)
+                _wait(lambda: _lines(log) == ["opened", "lent"])
+                server.terminate()
+                _wait(lambda: _refuses(port))
+                log.with_suffix(".go").touch()
+                server.wait(timeout=60)
+                call.cancel()
+        finally:
+            server.kill()
     assert _lines(log) == ["opened", "lent", "returned", "closed"]
 
 

@@ -9,7 +9,7 @@ from typing import Any, TypeGuard
 
 import pytest
 
-from sansmcp import App, Client, MemoryStore, Server, ServerCall
+from sansmcp import App, Client, MemoryStore, ReconnectPolicy, Server, ServerCall
 from sansmcp.events import CallCancelled, CallCompleted, CallFailed, CallReceived, ClientEvent
 from sansmcp.revisions import HANDSHAKE_VERSIONS, MODERN_VERSIONS, REVISIONS
 from sansmcp.testing import Link, Pair, sequential_tokens
@@ -96,3 +96,13 @@ def test_a_client_is_let_go(tmp_path: Path) -> None:
     shown = re.sub(r"(id|event) [\w-]{4}\.\.\.-", r"\1 ID-", output_of(script))
     shown = re.sub(r"in 0\.2\d* s:", "in 0.2 s:", shown)
     assert shown[shown.index("client #3 >") :] == printed
+
+
+def test_the_delays_by_default() -> None:
+    text = " ".join(PAGE.read_text(encoding="utf-8").split())
+    (delays, last) = re.findall(r"is up to ([\d., and]+) seconds, and then up to (\d+),", text)[0]
+    policy = ReconnectPolicy()
+    longest = [policy.delay(attempt, 0.0, 1.0) for attempt in range(1, 20)]
+    shown = [float(delay) for delay in re.findall(r"[\d.]+", delays)]
+    assert longest[: len(shown)] == shown
+    assert {*longest[len(shown) :]} == {float(last)}

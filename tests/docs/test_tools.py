@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import dataclasses
-import datetime
 import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any
 
 import pytest
-from msgspec import Meta
 
 import sansmcp_asyncio
 import sansmcp_tools
@@ -23,26 +20,18 @@ from sansmcp_pytest import Client, Connect
 from .documents import DOCS, blocks
 
 PAGE = DOCS / "tools.md"
-FIRST, BOOK, LOOK, DOOR, ASK, COUNT, NOTE, SHOWN, PLAN, MAIN = blocks(PAGE, "python")
+FIRST, IMPORTS, BOOK, LOOK, DOOR, ASK, COUNT, NOTE, SHOWN, PLAN, MAIN = blocks(PAGE, "python")
 CONSOLE = blocks(PAGE, "console")[0]
 
 
 def names_of(code: str, **more: Any) -> dict[str, Any]:
     """Run a part of the page, and return its names."""
     names: dict[str, Any] = {
-        **{name: getattr(sansmcp_tools, name) for name in sansmcp_tools.__all__},
         "tools": sansmcp_tools.Tools("page"),
-        "Annotated": Annotated,
-        "Literal": Literal,
-        "Meta": Meta,
-        "asyncio": asyncio,
-        "dataclasses": dataclasses,
-        "datetime": datetime,
-        "sansmcp_asyncio": sansmcp_asyncio,
         "__name__": __name__,
         **more,
     }
-    exec(compile(code, PAGE.name, "exec"), names)
+    exec(compile(IMPORTS + code, PAGE.name, "exec", dont_inherit=True), names)
     return names
 
 

@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 import sansmcp
+import sansmcp_tools
 from sansmcp.events import ServerNotified
 from sansmcp_pytest import Client, Connect, Network, Serve
 from sansmcp_pytest._client import connect
@@ -83,6 +84,22 @@ def test_results_become_types(mcp_client: Connect) -> None:
         client.call_tool("fails", result_type=Sum)
     with pytest.raises(sansmcp.InvalidResponse, match="sum"):
         client.call("tools/call", {"name": "add"}, result_type=Sum)
+
+
+def test_lists_are_read_page_by_page(mcp_client: Connect) -> None:
+    def noted(place: str) -> str:
+        return place
+
+    tools = sansmcp_tools.Tools("many", page_size=1)
+    for name in ("one", "two"):
+        tools.tool(name=name)(lambda: "")
+        tools.prompt(name=name)(lambda: "")
+        tools.resource(f"note://{name}", name=name)(lambda: "")
+        tools.resource(f"{name}://{{place}}", name=name)(noted)
+    client = mcp_client(tools)
+    lists = (client.tools(), client.prompts(), client.resources(), client.resource_templates())
+    for items in lists:
+        assert [item["name"] for item in items] == ["one", "two"]
 
 
 def test_a_timeout_of_the_client(mcp_client: Connect, mcp_network: Network) -> None:

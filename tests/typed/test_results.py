@@ -141,6 +141,15 @@ def test_json_in_a_text_becomes_a_type(ask: Ask) -> None:
             ask(calling("gives_other_json", kind))
 
 
+def test_a_text_becomes_a_str_as_it_is(ask: Ask) -> None:
+    """A tool that returns a str has no structured content."""
+    assert ask(calling("gives_text", str)) == "three"
+    assert ask(calling("gives_other_json", str)) == '{"parts": []}'
+    for tool in ("gives_texts", "gives_image", "gives_nothing"):
+        with pytest.raises(InvalidResponse, match="no structuredContent"):
+            ask(calling(tool, str))
+
+
 def test_a_float_that_is_an_integer_fits_one(ask: Ask) -> None:
     """JavaScript and Go write 3.0 for 3, or the other way round."""
     for kind in TYPES:

@@ -54,8 +54,10 @@ class ConnectionPool(_Pool):
     @contextmanager
     def connection(self) -> Generator[Any, None, None]:
         self._use("lent")
-        yield self
-        self._use("returned")
+        try:
+            yield self
+        finally:
+            self._use("returned")
 
     def execute(self, query: str, parameters: tuple[str]) -> ConnectionPool:
         assert query.count("%s") == len(parameters)
@@ -80,8 +82,10 @@ class AsyncConnectionPool(_Pool):
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[Any, None]:
         self._use("lent")
-        yield self
-        self._use("returned")
+        try:
+            yield self
+        finally:
+            self._use("returned")
 
     async def execute(self, query: str, parameters: tuple[str]) -> AsyncConnectionPool:
         assert query.count("%s") == len(parameters)
