@@ -51,13 +51,28 @@ class HttpServing(RunningServer):
         )
         self.exchanges = 0
         """Number of HTTP exchanges in progress."""
+        self._handlers = 0
+        """Number of async handlers that run."""
         self._until_end = self.loop.spawn(self._wait_for_end, on_end)
 
     async def stop(self, graceful_timeout: float) -> None:
         """Accept nothing new, give running calls ``graceful_timeout`` seconds, end all streams."""
         await self.shut_down(graceful_timeout)
-        await self.flush(lambda: not self.exchanges)
+        # A handler that was cancelled still leaves its blocks, as those of a pool's connection. The
+        # application closes the pool after this.
+        await self.flush(lambda: not (self.exchanges or self._handlers))
         self._until_end.cancel()
+
+    def start_task(self, call: sansmcp.ServerCall, result: Awaitable[Any]) -> None:
+        call.driver = self.loop.spawn(self._handle, call, result)
+
+    async def _handle(self, call: sansmcp.ServerCall, result: Awaitable[Any]) -> None:
+        self._handlers += 1
+        try:
+            await self.finish(call, result)
+        finally:
+            self._handlers -= 1
+            self.run_pending()
 
     async def _wait_for_end(self, on_end: Callable[[], object]) -> None:
         """Wait until :meth:`stop`, or the end of the loop, cancels this."""
