@@ -52,8 +52,11 @@ def named_server(name: str) -> ConfiguredServer:
 
 
 def _unknown(name: str, names: list[str]) -> str:
-    text = f"Not a URL, nor the name of a server: {name!r}; write http://{name}, or "
-    text += "put the command that starts a server after --"
+    url, command = f"write http://{name}", "put the command that starts a server after --"
+    # Other words are mostly the name of a tool, before which the server was forgotten.
+    is_host = name == "localhost" or any(sign in name for sign in ".:/")
+    first, second = (url, command) if is_host else (command, url)
+    text = f"Not a URL, nor the name of a server: {name!r}; {first}, or {second}"
     if name.endswith(".py"):
         text = f"{name} is a program; write it after a double dash: -- python {name}"
     near = get_close_matches(name, names, 1)

@@ -6,16 +6,15 @@ import argparse
 import importlib
 import logging
 import os
-import re
 import sys
 import textwrap
 from collections.abc import Mapping
-from difflib import get_close_matches
 from typing import Any
 
 import attrs
 
 import sansmcp
+from sansmcp_local import unknown_options
 
 from ._advice import advice
 from ._arguments import nearest
@@ -125,13 +124,7 @@ def _parsed(given: list[str]) -> argparse.Namespace:
     options, unknown = parser.parse_known_args(given)
     if unknown:
         command: argparse.ArgumentParser = options.parser
-        known = re.findall(r"(?<!\S)--[a-z][a-z0-9-]*", command.format_help())
-        hints = [
-            f"{word}; did you mean {near[0]}?" if near else word
-            for word in unknown
-            for near in [get_close_matches(word.partition("=")[0], known, 1)]
-        ]
-        command.error(f"unrecognized arguments: {' '.join(hints)}")
+        command.error(unknown_options(unknown, command.format_help()))
     return options
 
 

@@ -361,9 +361,7 @@ def _explain(error: OSError, options: argparse.Namespace) -> str:
 
 def _load(reference: str) -> sansmcp.App:
     """Return the application that ``module:name`` names; the current directory is searched, too."""
-    found = load(reference, "app", "application")
-    if not isinstance(found, sansmcp.App):
-        raise UsageError(f"{reference!r} is {type(found).__name__}; an App or Tools is wanted")
+    found: sansmcp.App = load(reference, "app", "application", sansmcp.App)
     return found
 
 

@@ -18,6 +18,7 @@
 * Logging: :func:`announce`, :func:`log_event`, :func:`log_first_failure`,
   :func:`log_unexpected`.
 * Signals that end a program: ``STOPPING``, :func:`handlers_restored`, :func:`on_signals`.
+* Command lines: :func:`unknown_options`.
 * Ctrl-C in blocking code: :func:`ki_protected`, :func:`ki_unprotected`, :func:`interrupts_kept`,
   :func:`wait_in_parts`.
 """
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
         new_client,
         proxies_of,
     )
+    from ._command_line import unknown_options
     from ._failures import connect_failure, lost_reason, number_of, text_of
     from ._interrupts import interrupts_kept, ki_protected, ki_unprotected, wait_in_parts
     from ._json import load_json
@@ -92,6 +94,7 @@ else:
                 "new_client",
                 "proxies_of",
             ),
+            "._command_line": ("unknown_options",),
             "._failures": ("connect_failure", "lost_reason", "number_of", "text_of"),
             "._interrupts": (
                 "interrupts_kept",
@@ -213,5 +216,6 @@ __all__ = [
     "start_failure",
     "text_of",
     "to_pipe",
+    "unknown_options",
     "wait_in_parts",
 ]

@@ -107,7 +107,13 @@ def listen(http: tuple[str, int | range] | Sequence[socket.socket]) -> list[sock
         except OSError as error:
             if error.errno != errno.EADDRINUSE:
                 raise
-    return _listen_at(host, ports[-1])
+    try:
+        return _listen_at(host, ports[-1])
+    except OSError as error:
+        if error.errno != errno.EADDRINUSE:
+            raise
+        text = f"{error.strerror}. Stop the other program, or choose another port: 0 is a free one"
+        raise OSError(error.errno, text) from error
 
 
 def _listen_at(host: str, port: int) -> list[socket.socket]:

@@ -30,6 +30,9 @@ _logger = logging.getLogger("sansmcp")
 _MOST_BYTES = 4 << 20
 """Bytes of a file. Settings of an editor, which may have the servers among them, are smaller."""
 
+_MOST_SHOWN = 10
+"""Names that an error shows."""
+
 _TABLES = (("mcpServers",), ("servers",), ("mcp", "servers"), ("mcp", "mcpServers"))
 """Where the table of servers may be. Else the document is the table, if it looks like one."""
 
@@ -171,7 +174,7 @@ def parse_servers(
             if is_strict and unused:
                 raise sansmcp.LocalProtocolError(
                     f"{file}: {name} has the unknown member {unused[0]!r}; known are "
-                    f"{', '.join(sorted(READ))}"
+                    f"{', '.join(sorted(READ))}{_nearest(unused[0])}"
                 )
             found.servers[name] = _configured(name, members, f"{file}: {name}")
         except sansmcp.LocalProtocolError as error:
@@ -202,6 +205,8 @@ def _read(file: str | os.PathLike[str]) -> Any:
         if len(data) > _MOST_BYTES:
             raise ValueError(f"it has more than {_MOST_BYTES} bytes")
         return parse_json(data)
+    except json.JSONDecodeError as error:
+        raise sansmcp.LocalProtocolError(f"{Path(file)} is not JSON: {error}") from error
     except (OSError, ValueError) as error:
         raise sansmcp.LocalProtocolError(f"Cannot read {Path(file)}: {error}") from error
 
@@ -245,7 +250,7 @@ def _table_in(document: Any, file: str | os.PathLike[str]) -> Mapping[str, Any]:
             return table
     if top is not None and all(map(_looks_like_a_server, top.values())):
         return top
-    names = "none" if not top else ", ".join(repr(name) for name in [*top][:10])
+    names = "none" if not top else ", ".join(repr(name) for name in [*top][:_MOST_SHOWN])
     raise sansmcp.LocalProtocolError(
         f'{file} has no servers in "mcpServers", the form of most clients, nor in "servers" or '
         f'"mcp.servers"; at its top it has {names}'
@@ -284,7 +289,9 @@ def _configured(name: str, members: Mapping[str, Any], where: str) -> Configured
     command = members.get("command") or None
     transport = _transport(members, where)
     if transport is None and (command is not None) == bool(urls):
-        raise sansmcp.LocalProtocolError(f'{where} needs either a "url" or a "command"')
+        raise sansmcp.LocalProtocolError(
+            f'{where} needs either a "url" or a "command"; it has {_shown(members)}'
+        )
     if transport in (STDIO, STDIO_V2) or not urls:
         if command is None or transport not in (None, STDIO, STDIO_V2):
             what = "command" if transport in (STDIO, STDIO_V2) else "url"
@@ -297,6 +304,20 @@ def _configured(name: str, members: Mapping[str, Any], where: str) -> Configured
         raise sansmcp.LocalProtocolError(f"{where}: {error}") from None
     transports = (HTTP_SSE,) if transport == HTTP_SSE else None
     return ConfiguredServer(name, _url(urls[0], where), headers, {}, None, transports)
+
+
+def _shown(members: Mapping[str, Any]) -> str:
+    """Return the names of the members of an entry; those that are not known with the closest."""
+    names = [f"{name!r}{'' if name in READ else _nearest(name)}" for name in members]
+    return ", ".join(names[:_MOST_SHOWN]) or "no members"
+
+
+def _nearest(name: str) -> str:
+    """Return the known member that is closest to a name, as the end of a sentence, or nothing."""
+    import difflib  # imported here because it is slow to import and rarely needed
+
+    near = difflib.get_close_matches(name, sorted(READ), 1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
 
 
 def _process(name: str, members: Mapping[str, Any], where: str, *, is_v2: bool) -> ConfiguredServer:

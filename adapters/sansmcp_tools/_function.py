@@ -26,6 +26,7 @@ from ._schemas import (
     parameters_schema,
     resolved,
     to_json,
+    without_schema,
 )
 
 _EMPTY = inspect.Parameter.empty
@@ -138,14 +139,17 @@ def inspect_function(
         plain, described = native(annotation), documentation.parameters.get(parameter.name)
         is_required = parameter.default is _EMPTY
         parameters.append(Parameter(parameter.name, plain, described, is_required))
-        kind = _described(plain, described)
+        try:
+            kind = _described(plain, described)
+        except (AttributeError, TypeError) as error:  # it is no type, as 5 in ``def f(a: 5)``
+            raise without_schema(f"The parameter {parameter.name} of {own}", error) from error
         if is_required:
             fields.append((parameter.name, kind))
         else:
             fields.append((parameter.name, kind | msgspec.UnsetType, msgspec.UNSET))
             defaults[parameter.name] = parameter.default
     struct = msgspec.defstruct(own, fields, kw_only=True, forbid_unknown_fields=True)
-    schema = parameters_schema(parameters, struct, f"A parameter of {own}")
+    schema = parameters_schema(parameters, struct, own)
     _add_defaults(schema, defaults)
     return Function(
         call=function,
@@ -178,7 +182,7 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
     target = function if inspect.isroutine(function) else type(function).__call__
     try:
         return typing.get_type_hints(target, include_extras=True)
-    except (NameError, TypeError) as error:
+    except (NameError, AttributeError, SyntaxError, TypeError) as error:
         raise LocalProtocolError(
             f"The annotations of {name} cannot be read: {error}. Names in annotations must be "
             "defined in the module of the function"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import errno
 import inspect
 import logging
 import os
@@ -20,7 +19,7 @@ import attrs
 from sansmcp import App, LocalProtocolError, SecurityPolicy
 from sansmcp.skills import LIST
 from sansmcp.types import Unpack
-from sansmcp_local import ServeSettings
+from sansmcp_local import ServeSettings, unknown_options
 
 from ._tools import Tools
 
@@ -77,10 +76,7 @@ def run(
         try:
             asyncio.run(_serve(app, settings))
         except OSError as error:
-            advice = ""
-            if error.errno == errno.EADDRINUSE:
-                advice = ". Stop the other program, or choose another address: --http 127.0.0.1:0"
-            raise SystemExit(f"Cannot serve: {error}{advice}") from error
+            raise SystemExit(f"Cannot serve: {error}") from error
 
 
 def _imported_by_others() -> str | None:
@@ -152,7 +148,9 @@ def chosen_settings(
         help="serve web pages of this origin, such as https://app.example.com, and let browsers "
         "give them the responses; * for all (default: none)",
     )
-    options = parser.parse_args(arguments)
+    options, unknown = parser.parse_known_args(arguments)
+    if unknown:
+        parser.error(unknown_options(unknown, parser.format_help()))
     chosen = _chosen_address(parser, options)
     if options.cors is not None:
         try:
@@ -195,6 +193,8 @@ def _has_input() -> bool:
 
 def _address_of(text: str) -> tuple[str, int]:
     host, colon, port = text.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535:
+    if not colon or not port.isdecimal():
         raise LocalProtocolError(f"Write the address as HOST:PORT, not {text!r}")
+    if int(port) > 65535:
+        raise LocalProtocolError(f"The port of {text!r} is too large; ports end at 65535")
     return host.strip("[]") or "127.0.0.1", int(port)

@@ -8,6 +8,7 @@ module never imports it.
 from __future__ import annotations
 
 import functools
+import inspect
 import numbers
 import sys
 from collections.abc import Iterable, Mapping, Sequence
@@ -157,25 +158,32 @@ def object_schema(type: Any, what: str, *, is_output: bool = False) -> tuple[Jso
 
 
 def parameters_schema(
-    parameters: Sequence[Parameter], struct: type[msgspec.Struct], what: str
+    parameters: Sequence[Parameter], struct: type[msgspec.Struct], function: str
 ) -> JsonSchema:
     """Return the schema of the arguments of a function.
 
     Args:
         parameters: the parameters.
         struct: the same as the fields of a class.
-        what: what they belong to, as errors name it.
+        function: the name of the function, for errors.
 
     Raises:
         LocalProtocolError: a type has no JSON schema.
     """
     if not all(_is_plain(parameter.type) for parameter in parameters):
-        schema, _ = object_schema(struct, what)
+        try:
+            schema, _ = object_schema(struct, f"A parameter of {function}")
+        except LocalProtocolError:
+            for parameter in parameters:
+                named = f"The parameter {parameter.name} of {function}"
+                _schema(parameter.type, named, "validation")
+            raise
         return {key: value for key, value in schema.items() if key != "title"}
     # The types of most parameters are few, and msgspec takes long for a class.
     properties: dict[str, JsonSchema] = {}
     for parameter in parameters:
         described = {} if parameter.description is None else {"description": parameter.description}
+        what = f"The parameter {parameter.name} of {function}"
         properties[parameter.name] = {**described, **_schema(parameter.type, what, "")[0]}
     return {
         "type": "object",
@@ -210,9 +218,18 @@ def _schema(type: Any, what: str, mode: str) -> tuple[JsonSchema, dict[str, Json
             ref_template=_REFERENCE,
         )
     except (TypeError, NotImplementedError, ValueError) as error:
-        raise LocalProtocolError(f"{what} has a type without a JSON schema: {error}") from error
+        raise without_schema(what, error) from error
     _merge(definitions, lifted, what)
     return schema, definitions
+
+
+def without_schema(what: str, error: Exception) -> LocalProtocolError:
+    """Return the error for an annotation that has no JSON schema, with those that have one."""
+    return LocalProtocolError(
+        f"{what} has a type without a JSON schema: {error}. Types that have one are str, int, "
+        "float, bool, None, list, dict, tuple, set, Literal, Enum, dates, dataclasses, TypedDict, "
+        "NamedTuple, attrs classes, msgspec.Struct, models of pydantic, and unions of these"
+    )
 
 
 @functools.lru_cache(_KNOWN_SCHEMAS)
@@ -275,6 +292,9 @@ def _decode(type: Any, value: Any) -> Any:
 def _encode(value: Any) -> Any:
     if hasattr(value, "model_dump"):
         return value.model_dump(mode="json", by_alias=True)
+    if inspect.iscoroutine(value):
+        value.close()  # else Python warns that it was never awaited, at no certain time
+        raise NotJsonError(f"{value.__qualname__}() was called without await")
     number = _number(value)
     if number is value:
         raise TypeError(f"{type(value).__name__} has no form in JSON")

@@ -43,7 +43,7 @@ from ._log_levels import LogLevels
 from ._pages import page_of
 from ._revisions import features_of
 from ._running import run
-from ._schemas import check_json
+from ._schemas import check_json, to_json
 from ._templates import Template, parse_template
 
 if TYPE_CHECKING:
@@ -689,10 +689,12 @@ class Tools(App):
             return error_result(f"The arguments of {name} are not valid: {error}")
 
         def conclude(value: Any) -> dict[str, Any]:
+            is_wrapped = None if output is None else output.is_wrapped
+            # First, since a coroutine fits no schema, and this says that an await is missing.
+            result = tool_result(value, features, is_wrapped=is_wrapped)
             if output is not None:
                 output.check(value)
-            is_wrapped = None if output is None else output.is_wrapped
-            return tool_result(value, features, is_wrapped=is_wrapped)
+            return result
 
         def fail(error: Exception) -> dict[str, Any]:
             if isinstance(error, ToolError):
@@ -738,7 +740,7 @@ class Tools(App):
             arguments,
             self._levels,
             conclude=lambda value: resource_result(
-                f"{before}{value}" if before else value, uri, mime_type, meta
+                f"{before}{to_json(value)}" if before else value, uri, mime_type, meta
             ),
             fail=_protocol_error,
         )

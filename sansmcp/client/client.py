@@ -2484,7 +2484,8 @@ class Client:
             self._check_open()
         if self._opening.state is OpeningState.NEW:
             raise LocalProtocolError(
-                "The client is not connected; await it first, or call start() of a machine"
+                "The client is not connected. Write await connect(...) or async with connect(...); "
+                "only a client without a driver is opened by start()"
             )
         if len(self._requests.calls) >= self.limits.max_pending_calls:
             raise LocalProtocolError(

@@ -84,9 +84,14 @@ def test_an_application_of_the_current_directory(directory: Path) -> None:
     ("arguments", "message"),
     [
         (("nosuch",), "Cannot load the application 'nosuch': No module named 'nosuch'"),
-        (("served",), "has no attribute 'app'"),
+        (("nosuch:mine",), "; modules are looked for in "),
+        (("served",), "has no attribute 'app'; write MODULE:APP, here served:mine"),
+        (("json:tool.nope",), "; write MODULE:APP; json has no App"),
         (("served:nope",), "has no attribute 'nope'"),
-        (("served:other",), "'served:other' is int; an App or Tools is wanted"),
+        (
+            ("served:other",),
+            "'served:other' is int; an App or Tools is wanted: write MODULE:APP, here ",
+        ),
         ((":",), "Not MODULE:APP: ':'"),
         (("./served.py:mine",), "Not MODULE:APP: './served.py:mine'"),
     ],
@@ -130,7 +135,9 @@ def taken() -> Generator[int, None, None]:
 def test_a_port_that_is_taken(taken: int, ports: str, adapter: str) -> None:
     address = f"127.0.0.1:{ports.format(taken)}"
     said = failed(run_in_process("serve", "--http", address, "--adapter", adapter))
-    assert re.fullmatch(rf"Cannot serve at {address}: .* in use.*", said)
+    assert re.fullmatch(
+        rf"Cannot serve at {address}: .* in use.*\. Stop the other program, or .*", said
+    )
 
 
 def test_the_first_free_port_of_a_range(taken: int) -> None:

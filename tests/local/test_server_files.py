@@ -108,8 +108,8 @@ def test_json_as_people_have_it(data: bytes, tmp_path: Path) -> None:
         (b'{\n  // one\n  "a": oops\n}', "line 3 column 8"),
         (b"\xff\xff", "Cannot read"),
         (b"[" * 200_000, "nested too deeply"),
-        (b'{"a": /*' * 50_000, "Cannot read"),
-        (b'"' + b"\\" * 50_001, "Cannot read"),
+        (b'{"a": /*' * 50_000, "is not JSON: "),
+        (b'"' + b"\\" * 50_001, "is not JSON: "),
         (b" " * (4 << 20) + b"{}", "more than 4194304 bytes"),
     ],
     ids=["line", "bytes", "deep", "comments", "text", "big"],
@@ -239,7 +239,8 @@ def test_no_value_is_shown(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 WRONG: list[tuple[Any, str]] = [
-    ({}, 'needs either a "url" or a "command"'),
+    ({}, 'needs either a "url" or a "command"; it has no members'),
+    ({"comand": "x", "é": 1}, "; it has 'comand' (did you mean 'command'?), 'é'"),
     ({"args": ["x"]}, 'needs either a "url" or a "command"'),
     ({**PROCESS, **REMOTE}, 'needs either a "url" or a "command"'),
     ("oops", "must be a table of members"),

@@ -88,5 +88,5 @@ def test_a_default_is_that_of_its_own_function() -> None:
 def test_a_plain_type_without_a_schema_is_refused_with_its_place() -> None:
     def function(value: list[int] | set[int]) -> None: ...
 
-    with pytest.raises(LocalProtocolError, match="A parameter of function has a type without"):
+    with pytest.raises(LocalProtocolError, match="The parameter value of function has a type"):
         inspect_function(function, None)

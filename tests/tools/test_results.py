@@ -589,6 +589,26 @@ def test_what_json_has_not_is_a_tool_error_that_names_the_place(
     assert record.exc_info is not None
 
 
+@pytest.mark.parametrize("annotation", [Any, str, int, list[str]])
+@pytest.mark.parametrize("is_item", [False, True])
+def test_a_coroutine_is_an_await_that_is_missing(
+    mcp_client: Connect, tools: Tools, annotation: Any, is_item: bool
+) -> None:
+    async def ask() -> str:
+        raise NotImplementedError
+
+    async def give() -> Any:
+        return ["a", ask()] if is_item else ask()
+
+    give.__annotations__ = {"return": annotation}
+    tools.tool(give)
+    result = connect(mcp_client, tools).call_tool("give")
+    assert result["isError"]
+    said = text_of(result)
+    assert said.startswith("The result of give is not JSON: ")
+    assert said.endswith("ask() was called without await")
+
+
 def test_nulls_are_no_numbers_that_json_has_not(mcp_client: Connect, tools: Tools) -> None:
     result, _ = _result_of(mcp_client, tools, "2025-11-25", Any, {"a": None, "b": "NaN", "c": "é"})
     assert result["structuredContent"] == {"a": None, "b": "NaN", "c": "é"}

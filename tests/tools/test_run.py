@@ -127,7 +127,7 @@ def test_a_port_that_is_in_use(script: list[str]) -> None:
     (line,) = done.stderr.splitlines()
     assert line.startswith("Cannot serve: [Errno ")
     assert address.rpartition(":")[2] in line
-    assert line.endswith("choose another address: --http 127.0.0.1:0")
+    assert line.endswith("Stop the other program, or choose another port: 0 is a free one")
 
 
 def test_both_at_once(script: list[str]) -> None:
@@ -218,11 +218,27 @@ def test_without_standard_input_there_is_http(monkeypatch: pytest.MonkeyPatch) -
     assert chosen_settings([]) == DEFAULT
 
 
-@pytest.mark.parametrize("address", ["8000", "host:", "host:x", "host:65536"])
+@pytest.mark.parametrize("address", ["8000", "host:", "host:x"])
 def test_a_wrong_address_is_refused(address: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         sansmcp_tools.run(App("t"), arguments=["--http", address])
     assert f"Write the address as HOST:PORT, not '{address}'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--http", "127.0.0.1:65536"], "The port of '127.0.0.1:65536' is too large; ports end at"),
+        (["--htpp"], "unrecognized arguments: --htpp; did you mean --http?"),
+        (["--uinx=a", "x"], "unrecognized arguments: --uinx=a; did you mean --unix? x"),
+    ],
+)
+def test_wrong_arguments_are_refused(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        sansmcp_tools.run(App("t"), arguments=arguments)
+    assert said in capsys.readouterr().err
 
 
 def test_settings_choose_instead(script: list[str], tmp_path: Path) -> None:

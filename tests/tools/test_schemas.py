@@ -347,6 +347,16 @@ def _unknown_result() -> Unknown:
 def _undefined(value: Nowhere) -> None: ...  # type: ignore[name-defined]  # noqa: F821  # pyright: ignore
 
 
+def _number(value: Any) -> None: ...
+
+
+def _expression(value: Any) -> None: ...
+
+
+_number.__annotations__["value"] = 5
+_expression.__annotations__["value"] = "two words"
+
+
 def _two_contexts(one: ThreadContext, two: ThreadContext) -> None: ...
 
 
@@ -374,7 +384,10 @@ _same_names.__annotations__["two"] = list[_other_item]
 REFUSED: list[tuple[Any, str]] = [
     (_variadic, r"\*values: 'int' of _variadic cannot be passed by name"),
     (_positional, "value: 'int' of _positional cannot be passed by name"),
-    (_unknown, "A parameter of _unknown has a type without a JSON schema: .*Unknown"),
+    (_unknown, "The parameter value of _unknown has a type without a JSON schema: .*Unknown"),
+    (_unknown, "Types that have one are str, int"),
+    (_number, "The parameter value of _number has a type without a JSON schema: "),
+    (_expression, "The annotations of _expression cannot be read: "),
     (_unknown_result, "The result of _unknown_result has a type without a JSON schema"),
     (_undefined, "The annotations of _undefined cannot be read: .*Nowhere"),
     (_two_contexts, "_two_contexts has two parameters for a context"),

@@ -221,5 +221,5 @@ def test_a_process_that_there_is_not() -> None:
 
 
 def test_a_call_before_the_start() -> None:
-    with pytest.raises(LocalProtocolError, match="not connected"):
+    with pytest.raises(LocalProtocolError, match=r"not connected\. Write await connect\(\.\.\.\)"):
         client().call("tools/list", now=0.0)
