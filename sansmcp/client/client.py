@@ -1145,10 +1145,6 @@ class Client:
         if self._stdio is not None:
             self._stdio.write(self._encoder.request(request))
             return
-        stream = request.stream
-        if stream is not None and stream.kind is StreamKind.KEYED and request.key is None:
-            self._timers.stop(Timer.STREAM_IDLE, request.number)
-            request.stream = None
         if request.stream is None:
             request.stream = self._new_stream(request)
         else:
@@ -1427,8 +1423,8 @@ class Client:
                 call.task = None
             case NeedsTools():
                 self._cache.discard("tools/list")
-            case ToolsListed(result):
-                self._events.extend(self._encoder.record_tools(result)[1])
+            case _:
+                self._events.extend(self._encoder.record_tools(step.result)[1])
 
     def _ask(self, call: PendingRequest, ask: Ask) -> None:
         """Make a request for the procedure of a call."""

@@ -151,8 +151,7 @@ class Lease(StoreOperation):
         self._is_appending = False
         self._logs.drop("", self._core.instance)
         self._seq = 1
-        if self._users:
-            self._append(is_last=False)
+        self.renew()
 
     def may_repeat(self, effect: StoreEffect) -> bool:
         """The next entry may be too late, and one that is stored soon shows that writes work."""

@@ -457,6 +457,17 @@ def test_a_lease_that_the_store_has_lost_is_begun_anew_at_once() -> None:
     assert page.last.seq == 2
 
 
+def test_a_lease_that_was_lost_is_not_begun_anew_by_an_instance_that_stops() -> None:
+    first, second = instances = Instances()
+    followed(first, second)
+    key = key_of_lease(first)
+    instances.wait(LEASE / 2)
+    lose_end(instances.store, key)
+    first.stop()
+    instances.wait(LEASE)
+    assert instances.store.read(key, 0, limit=1, max_bytes=1) is None
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_lease_that_is_read_when_the_last_reader_leaves_is_not_read_again(fails: bool) -> None:
     first, second = instances = Instances()

@@ -578,8 +578,9 @@ class Customer(Host):
     def _causes_of(self, made: Made, error: CallError) -> tuple[str, ...]:
         """Return what must have happened before a call may fail in this way."""
         causes = _CAUSES[type(error).__name__]
-        if not made.errand.is_safe or made.errand.lasts:
-            causes = (*causes, "gateway", "page")  # its outcome is unknown, which is told
+        if not made.errand.is_safe or made.errand.lasts or "impatient" in self.causes:
+            # Its outcome is unknown, which is told; or there is no time for another attempt.
+            causes = (*causes, "gateway", "page")
         if isinstance(error, (RequestRefused, SessionLost)) and self.kind in ("sse", "any"):
             causes = (*causes, *_ANY)  # its stream has broken, and only the server knows that yet
         if isinstance(error, RequestRefused) and "HTTP 503" in str(error):

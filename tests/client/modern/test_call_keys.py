@@ -496,15 +496,23 @@ def test_a_server_without_keys_says_so(harness: KeyedHarness) -> None:
     assert "no longer takes keys" in str(only_failure(harness, handle))
 
 
-def test_an_idempotent_call_is_then_made_again(harness: KeyedHarness) -> None:
+@pytest.mark.parametrize("has_begun", [False, True])
+def test_an_idempotent_call_is_then_made_again(harness: KeyedHarness, has_begun: bool) -> None:
     """Without a key.
 
     A load balancer could lead each call to a process that has ended, and each request for the rest
     to the only one that lives.
     """
     handle, call = harness.call(idempotent=True)
+    if has_begun:
+        call.open_stream()
     call.cut()
-    unknown(harness.repeated(), "second-process.0")
+    rest = harness.repeated()
+    if has_begun:
+        rest.open_stream()
+        rest.cut()
+        rest = harness.repeated()
+    unknown(rest, "second-process.0")
     again = harness.take()
     for _ in range(4):
         assert again.json["method"] == "tools/call"
