@@ -578,7 +578,8 @@ class Customer(Host):
     def _causes_of(self, made: Made, error: CallError) -> tuple[str, ...]:
         """Return what must have happened before a call may fail in this way."""
         causes = _CAUSES[type(error).__name__]
-        if not made.errand.is_safe or made.errand.lasts or "impatient" in self.causes:
+        is_hasty = "impatient" in self.causes | self.world.causes
+        if not made.errand.is_safe or made.errand.lasts or is_hasty:
             # Its outcome is unknown, which is told; or there is no time for another attempt.
             causes = (*causes, "gateway", "page")
         if isinstance(error, (RequestRefused, SessionLost)) and self.kind in ("sse", "any"):
