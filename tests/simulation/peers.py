@@ -495,7 +495,8 @@ class Customer(Host):
         The attempts of a client last for two minutes, which is longer than any accident.
         """
         is_answer = isinstance(event.message, Response | ErrorResponse)
-        if is_answer and not _FINAL.search(str(event.reason)):
+        reason = str(event.reason)
+        if is_answer and not (_FINAL.search(reason) or _UNAUTHORIZED.search(reason)):
             self.world.fail("answers", f"{self.name} gives an answer up: {event.reason}")
 
     def _unauthorized(self, reason: object) -> None:
@@ -1338,7 +1339,7 @@ def _errand_of(call: ServerCall) -> str:
     return str((call.request.params or {})["arguments"]["call"])
 
 
-_FINAL = re.compile(r"HTTP [34]\d\d|Authorization failed")
+_FINAL = re.compile(r"HTTP [34]\d\d")
 """Why a message is not sent again."""
 _UNAUTHORIZED = re.compile(
     "Authorization failed|The server refused the request . times|The server requires? (the|further)"

@@ -254,9 +254,9 @@ class Tasks:
     # What clients know
 
     def has_died(self, task_id: str) -> bool:
-        """Whether a task has failed because its instance has died."""
-        last = self._tasks[self._known[task_id]].last
-        return last.status == FAILED and _reason_of(last) == _LOST
+        """Whether a task has failed because its instance has died; the store may have lost that."""
+        task = self._tasks[self._known[task_id]]
+        return task.is_lost or (task.last.status == FAILED and _reason_of(task.last) == _LOST)
 
     def has_handle(self, customer: Customer, made: Made, task_id: str) -> None:
         """A client has the handle of a task, which the store must have then."""
