@@ -126,8 +126,8 @@ async def log_out(url: str, **settings: Unpack[ConnectSettings]) -> None:
 
     The refresh token is revoked, and with it its access tokens; without one, the access token. The
     MCP server is not asked. Each request to the issuer may take 10 s, and the first that fails is
-    the last; all of it ends within 60 s. If it is cancelled,
-    the tokens stay stored unless they were deleted already.
+    the last; all of it ends within 60 s. If it is cancelled, the tokens stay stored unless they
+    were deleted already.
 
     Args:
         url: the URL of the MCP endpoint.

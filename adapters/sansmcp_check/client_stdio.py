@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import socket
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 from sansmcp.errors import Disconnected, ProcessEnded
-from sansmcp.events import StderrLine
+from sansmcp.events import ClientEvent, StderrLine
 from sansmcp.limits import Limits
 from sansmcp.types import Self
 
-from .adapter_under_test import ClientUnderTest, Feature
+from .adapter_under_test import ClientUnderTest, ConnectedClient, Feature
 from .check import MOMENT, client_check, expect, raises, same, stays_the_same
 from .clients import LEGACY, call, connected, notified, start, until
 
@@ -64,6 +66,30 @@ def hears(process: socket.socket) -> bytes | None:
         return process.recv(100)
     except TimeoutError:
         return None
+
+
+def held_up(
+    program: Program, client: ConnectedClient, events: Iterator[ClientEvent], count: int
+) -> Any:
+    """Take no events until a process that sends ``count`` notifications is held up, then all.
+
+    Returns the result of the call that asks for them.
+    """
+    heard: list[bytes | None] = []
+    with program.witness() as process:
+        process.settimeout(0.01)
+        pending = start(client, {"flood": count})
+
+        def hears_something() -> bytes | None:
+            heard.append(hears(process))
+            return heard[-1]
+
+        until(client, hears_something, "the flood")
+        told = (heard[-1] or b"")[:7]  # it may have reported this several times
+        same(told, b"held up", "the output, while no events are taken")
+        numbers = [each["number"] for each in notified(events, count)]
+        same(numbers, list(range(count)), "the notifications")
+        return pending.result()
 
 
 @client_check(Feature.STDIO)
@@ -175,26 +201,12 @@ def output_that_nobody_takes(subject: ClientUnderTest) -> None:
     """
     count = 200
     limits = Limits(max_queued_events=8)
-    heard: list[bytes | None] = []
     with (
         Program(processes=0) as program,
         connected(subject, program.command, versions=LEGACY, limits=limits) as client,
-        program.witness() as process,
     ):
-        process.settimeout(0.01)
         events = client.events()
-        pending = start(client, {"flood": count})
-
-        def hears_something() -> bytes | None:
-            heard.append(hears(process))
-            return heard[-1]
-
-        until(client, hears_something, "the flood")
-        told = (heard[-1] or b"")[:7]  # it may have reported this several times
-        same(told, b"held up", "the output, while no events are taken")
-        numbers = [each["number"] for each in notified(events, count)]
-        same(numbers, list(range(count)), "the notifications")
-        same(pending.result(), {"flood": count}, "the result")
+        same(held_up(program, client, events, count), {"flood": count}, "the result")
 
 
 @client_check(Feature.STDIO)

@@ -212,7 +212,7 @@ class Flow:
     _steps: deque[Step] = attrs.field(factory=deque[Step], init=False)
     _running: _Steps[None] | None = attrs.field(default=None, init=False)
     _logout_deadline: float = attrs.field(default=math.inf, init=False)
-    """When a logout ends, whatever it waits for; infinite in all other flows."""
+    """The time at which a logout ends; infinite in flows that are no logout."""
     _wait: _Wait | None = attrs.field(default=None, init=False)
     _collector: ResponseCollector | None = attrs.field(default=None, init=False)
     _saved: Saved = attrs.field(factory=Saved, init=False)

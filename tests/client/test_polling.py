@@ -29,7 +29,7 @@ def poll(harness: ClientHarness) -> Asked:
 @pytest.mark.parametrize("jitter", [0.0, 0.5, 1.0])
 @pytest.mark.parametrize("brings", ["nothing", "id", "same id", "retry", "comment", "message"])
 def test_polls_are_no_failures(brings: str, jitter: float) -> None:
-    """40 polls at 50 ms take 2 s, whatever they bring."""
+    """40 polls at 50 ms take 2 s, with or without messages."""
     harness = ClientHarness(jitter=jitter).connect()
     handle, asked = open_call(harness)
     posted = asked

@@ -261,7 +261,7 @@ def silent_after(stage: str) -> ClientHarness:
     ],
 )
 def test_every_exchange_with_a_silent_server_ends(stage: str) -> None:
-    """Whatever an exchange carries, it has a deadline."""
+    """Each exchange has a deadline, for each kind of message."""
     harness = silent_after(stage)
     assert open_posts(harness) == 1
     assert harness.client.next_deadline() is not None

@@ -165,7 +165,7 @@ def test_questions_are_answered_in_reverse_order(serve: Serve) -> None:
 @everywhere
 @pytest.mark.parametrize("act", ["progress", "notify", "ask", "sleep"])
 def test_many_threads_are_cancelled(serve: Serve, act: str) -> None:
-    """What each does when its client cancels raises, whatever it is."""
+    """Each of their methods raises once the client has cancelled the call."""
     app = sansmcp.App("threads", "1")
     begun, ended = threading.Semaphore(0), threading.Semaphore(0)
 

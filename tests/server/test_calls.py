@@ -111,7 +111,7 @@ def test_what_is_said_before_makes_it_a_stream(harness: ServerHarness) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("resumable", [True, False])
 def test_a_large_answer_that_is_there_at_once_is_json(version: str, resumable: bool) -> None:
-    """It was an event that some clients refuse, and was stored for nobody."""
+    """It was an event, which some clients refuse, and was stored without a reader."""
     harness = ServerHarness(resumable=resumable)
     talk, call = harness.call(harness.open_session(version), version=None)
     harness.run_action(call.respond, {"text": "x" * 2_000_000})

@@ -253,7 +253,7 @@ def test_turns_expire_with_what_is_stored(where: int) -> None:
 
 @pytest.mark.parametrize("is_read", [True, False])
 def test_a_lost_turn_of_the_only_instance_ends_its_call(is_read: bool) -> None:
-    """Nobody looked into the store any more, so its reader waited for ever.
+    """The instance no longer read the store, so the reader waited for ever.
 
     A reader that is not there is not told, and finds out when it comes back.
     """

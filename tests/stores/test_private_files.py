@@ -78,7 +78,7 @@ def test_what_others_could_use_is_refused(tmp_path: Path, name: str) -> None:
 @pytest.mark.parametrize("name", ["a.db", "a.db-wal", "a.db-key"])
 @pytest.mark.parametrize("is_dangling", [False, True])
 def test_symbolic_links_are_not_followed(tmp_path: Path, name: str, is_dangling: bool) -> None:
-    """Somebody else's link would choose which file is written."""
+    """With a symbolic link another user could choose which file is written."""
     if name != "a.db":
         SqliteStore(tmp_path / "a.db").close()
     target = tmp_path / "target"
@@ -266,7 +266,7 @@ INSERT INTO secrets VALUES (x'6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b6b
 
 
 def test_a_file_of_version_0_1_0_gets_a_new_key(tmp_path: Path) -> None:
-    """Whoever has read the old key cannot forge with it any more."""
+    """A state that was signed with the old key is refused."""
     old = sqlite3.connect(tmp_path / "a.db")
     old.executescript(VERSION_0_1_0)
     old.close()
