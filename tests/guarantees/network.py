@@ -38,7 +38,7 @@ class Network:
     """Where new connections go."""
     other_ports: tuple[int, ...] = ()
     """Where they go as well, in turn."""
-    carried: Callable[[], float] = attrs.field(default=lambda: math.inf, init=False)
+    _carried: Callable[[], float] = attrs.field(default=lambda: math.inf, init=False)
     """Returns how many bytes the next connection carries before it breaks."""
     connections: int = attrs.field(default=0, init=False)
     """How many have been passed on."""
@@ -50,6 +50,12 @@ class Network:
     """True if no byte of the response to a call is passed on."""
     _links: list[_Link] = attrs.field(factory=list[_Link], init=False)
     _threads: list[threading.Thread] = attrs.field(factory=list[threading.Thread], init=False)
+
+    def break_each_after(self, carried: Callable[[], float]) -> None:
+        """Let each connection, also those that there are, break after the bytes that it returns."""
+        self._carried = carried
+        for link in self._links:
+            link.left = carried()
 
     def cut(self) -> None:
         """Break all connections that there are; new ones are passed on, with all responses."""
@@ -74,7 +80,7 @@ class Network:
                 except OSError:  # the server is being replaced
                     client.close()
                     continue
-                link = _Link(client, server, left=self.carried())
+                link = _Link(client, server, left=self._carried())
                 self._links.append(link)
                 self.connections += 1
                 for ends in ((client, server), (server, client)):

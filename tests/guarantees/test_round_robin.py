@@ -68,7 +68,7 @@ def test_each_call_ends_and_none_runs_twice(has_cuts: bool, adapter: str, tmp_pa
 
         def begin() -> None:
             if has_cuts:
-                between.carried = lambda: chance.uniform(1, 4000)
+                between.break_each_after(lambda: chance.uniform(1, 4000))
 
         callers = threading.Barrier(_CALLERS, begin)
         threads = [
