@@ -1695,10 +1695,7 @@ class Client:
     # Notifications and responses
 
     def _post(self, message: Request | Notification | Response | ErrorResponse) -> None:
-        """Send a message, or buffer it if it is a response that belongs to a turn.
-
-        Only the HTTP response of a request matters here.
-        """
+        """Send a message, or buffer it if it is a response that belongs to a turn."""
         if self._stdio is not None:
             if self._stdio.write(self._encoder.message(message)):
                 self._on_post(Delivered(message))
@@ -1718,7 +1715,8 @@ class Client:
     def _send_posts(self) -> None:
         """Send the next queued messages, as many as may be open."""
         while (post := self._posts.next_post()) is not None:
-            purpose, mirrored = ForPost(post.number), self._encoder.message_headers(post.message)
+            purpose = ForPost(post.number, isinstance(post.message, Request))
+            mirrored = self._encoder.message_headers(post.message)
             body = self._encoder.message(post.message)
             post.exchange = self._open(purpose, b"POST", body, mirrored=mirrored)
 
@@ -2043,6 +2041,12 @@ class Client:
 
     def _on_post_response(self, post: PendingPost, outcome: ReaderOutcome) -> None:
         match outcome:
+            case Response() | ErrorResponse():
+                assert post.exchange is not None
+                self._http.discard_response(post.exchange, self._now)
+                self._after_post(post, self._posts.answered(post, outcome, self._now))
+            case Invalid(error, is_fatal=True):
+                self._after_post(post, self._posts.given_up(post, error.message, self._now))
             case Refused(refusal):
                 if refusal.ends_session:
                     self._session_lost(refusal)
@@ -2050,8 +2054,8 @@ class Client:
                     self._after_post(post, self._posts.refused(post, refusal, self._now))
             case Ended(reason, unsent):
                 self._after_post(post, self._posts.ended(post, reason, self._now, unsent))
-            case _:  # pragma: no cover - nothing else is pulled where no messages are wanted
-                raise AssertionError(outcome)
+            case _:  # what comes before the response, about a call that has been given up
+                pass
 
     def _on_standalone(self, exchange: Exchange, outcome: ReaderOutcome) -> None:
         """Handle an outcome of the standalone stream.

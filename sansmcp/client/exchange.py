@@ -26,9 +26,11 @@ class ForRequest:
 
 @attrs.define(eq=False)
 class ForPost:
-    """The exchange carries the notification or response of that number."""
+    """The exchange carries the notification or response of that number, or ``tasks/cancel``."""
 
     number: int
+    is_request: bool = False
+    """True if a response is expected."""
 
 
 @attrs.define(eq=False)

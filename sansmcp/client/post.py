@@ -3,7 +3,8 @@
 Each is one POST, and any HTTP success completes it. A notification is sent once, unless no byte of
 it has left. A response is sent again after a temporary failure, because the server waits for it and
 ignores a second one. The same holds for the notification that completes the handshake, and for
-``tasks/cancel``, a request whose response says nothing.
+``tasks/cancel``. That is a request: its response completes it, and an error response, such as that
+of a store that fails, is a refusal.
 
 Each POST must end within ``Limits.post_timeout`` seconds, including its wait in the queue. At most
 ``Limits.max_open_posts`` are open at a time, and at most ``Limits.max_pending_calls`` are pending
@@ -20,6 +21,7 @@ from collections.abc import Callable, Iterator
 
 import attrs
 
+from ..codecs.jsonrpc import INTERNAL_ERROR
 from ..http import Unsent
 from ..limits import Limits
 from ..messages import ErrorResponse, Notification, Request, Response
@@ -135,12 +137,21 @@ class Posts:
         self, post: PendingPost, reason: str | None, now: float, unsent: Unsent | None = None
     ) -> PostOutcome:
         """Return the outcome of an HTTP response that ended, or broke off for a ``reason``."""
+        if reason is None and isinstance(post.message, Request):
+            reason = "the server closed the stream before the response"
         if reason is not None:
             is_retryable, was_sent = unsent is not Unsent.PERMANENT, unsent is None
             return self._failed(post, reason, now, is_retryable=is_retryable, was_sent=was_sent)
-        self._leave(post)
-        del self._all[post.number]
-        return Delivered(post.message)
+        return self._delivered(post)
+
+    def answered(
+        self, post: PendingPost, answer: Response | ErrorResponse, now: float
+    ) -> PostOutcome:
+        """Return the outcome of the response to a request."""
+        if isinstance(answer, Response):
+            return self._delivered(post)
+        is_retryable = answer.code == INTERNAL_ERROR
+        return self._failed(post, answer.message, now, is_retryable=is_retryable)
 
     def refused(self, post: PendingPost, refusal: Refusal, now: float) -> PostOutcome:
         """Return the outcome of a refusal."""
@@ -183,6 +194,11 @@ class Posts:
         else:
             self._open -= 1
         post.exchange = None
+
+    def _delivered(self, post: PendingPost) -> Delivered:
+        self._leave(post)
+        del self._all[post.number]
+        return Delivered(post.message)
 
     def _failed(
         self,

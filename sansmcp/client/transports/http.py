@@ -30,7 +30,7 @@ from ...http import RequestHead, ResponseHead, Url
 from ...timers import Timer, TimerTable
 from ...types import assert_never
 from ..cookies import Cookies
-from ..exchange import Discarding, Exchange, Purpose
+from ..exchange import Discarding, Exchange, ForPost, Purpose
 from ..http_heads import HttpRequest, request_headers
 from ..message_decoder import MessageDecoder
 from ..options import ClientOptions
@@ -122,7 +122,7 @@ class HttpExchanges:
             purpose: what it is for.
             method, body: the HTTP request. A POST goes to ``message_url`` if there is one.
             agreed: revision and session, for headers.
-            stream: the stream of which it carries a part. None if messages are not wanted.
+            stream: the stream of which it carries a part. None if it is not part of any.
             last_event_id: the event after which to resume; "" if there is none.
             mirrored: headers that repeat parts of ``body``.
             now: the current time in seconds, on the machine's clock.
@@ -161,7 +161,9 @@ class HttpExchanges:
         now: float,
     ) -> int:
         cursor = None if stream is None else stream.cursor
-        reader = ResponseReader(request, self._messages, stream is not None, cursor)
+        is_request = isinstance(purpose, ForPost) and purpose.is_request
+        wants_messages = is_request or stream is not None
+        reader = ResponseReader(request, self._messages, wants_messages, cursor)
         number = next(self._numbers)
         self.open_exchanges[number] = Exchange(purpose, request, reader, stream, redirects, attempt)
         if self.authorizing is None:

@@ -27,7 +27,15 @@ from sansmcp.events import (
 from sansmcp.messages import Request
 from sansmcp.states import ClientState
 
-from ..harness import LATEST, Asked, ClientHarness, initialized, only_failure, response
+from ..harness import (
+    LATEST,
+    Asked,
+    ClientHarness,
+    initialized,
+    notification,
+    only_failure,
+    response,
+)
 from .harness import (
     MODERN,
     ModernClientHarness,
@@ -305,6 +313,69 @@ def test_a_cancellation_that_does_not_arrive_is_reported(how: str) -> None:
         Request(asked.id, "tasks/cancel", {"taskId": ID})
     ]
     assert asked.aborted
+
+
+NO_MESSAGE = "Not a JSON-RPC message: a message has exactly one of method, result and error"
+
+
+def answer_cancellation(asked: Asked, how: str) -> None:
+    """Answer with the status of a success, whatever the answer is."""
+    match how:
+        case "the store fails":
+            asked.answer(failed(asked.id, -32603, "the store fails"))
+        case "the store fails, on a stream":
+            asked.open_stream()
+            asked.event(notification("notifications/message", level="info", data="x"))
+            asked.event(failed(asked.id, -32603, "the store fails"))
+        case "a stream without a response":
+            asked.open_stream()
+            asked.end()
+        case "an error for good":
+            asked.answer(failed(asked.id, -32602, "no such task"))
+        case "no message":
+            asked.answer({"jsonrpc": "2.0", "id": asked.id})
+        case "a result, on a stream that stays open":
+            asked.open_stream()
+            asked.event(response(asked.id, {"resultType": "complete"}))
+        case _:
+            asked.result()
+
+
+@pytest.mark.parametrize(
+    "how", ["the store fails", "the store fails, on a stream", "a stream without a response"]
+)
+def test_a_cancellation_without_a_result_is_sent_again(
+    harness: ModernClientHarness, how: str
+) -> None:
+    harness.run_command(harness.client.cancel, begin(harness))
+    answer_cancellation(cancellation(harness), how)
+    assert harness.requests == []
+    harness.wait(2)
+    cancellation(harness).result()
+    harness.wait(3600)
+    assert harness.requests == []
+    assert not any(isinstance(event, MessageUndelivered) for event in harness.events)
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ("an error for good", "no such task"),
+        ("no message", NO_MESSAGE),
+        ("a result", None),
+        ("a result, on a stream that stays open", None),
+    ],
+)
+def test_a_cancellation_has_arrived_with_its_result(
+    harness: ModernClientHarness, how: str, reason: str | None
+) -> None:
+    harness.run_command(harness.client.cancel, begin(harness))
+    answer_cancellation(cancellation(harness), how)
+    harness.wait(3600)
+    assert harness.requests == []
+    undelivered = [event for event in harness.events if isinstance(event, MessageUndelivered)]
+    assert len(undelivered) == (reason is not None)
+    assert [event.reason for event in undelivered] == ([] if reason is None else [reason])
 
 
 @requirement("TASKS-C-009")
