@@ -122,6 +122,11 @@ class World:
         self._server = server
         return self.port
 
+    def kill_server(self) -> None:
+        """Kill the newest server."""
+        self._server.kill()
+        self._server.wait()
+
     def run_all(self, expected: dict[str, str]) -> dict[str, str]:
         """Return what each cut leads to, given what the table says of it.
 
@@ -200,8 +205,7 @@ class World:
             between.silence()
             return
         if cut == SERVER_RESTART:
-            self._server.kill()
-            self._server.wait()
+            self.kill_server()
         if cut in (SERVER_RESTART, OTHER_INSTANCE):
             between.port = self.start_server()
         between.cut()

@@ -44,6 +44,8 @@ class Network:
     """How many have been passed on."""
     breaks: int = attrs.field(default=0, init=False)
     """How many broke after the bytes that they carry."""
+    carried: int = attrs.field(default=0, init=False)
+    """The bytes that have been passed on, in both directions together."""
     carries_an_event: bool = attrs.field(default=False, init=False)
     """A server has sent an event with an id."""
     holds_responses: bool = attrs.field(default=False, init=False)
@@ -104,6 +106,7 @@ class Network:
                     sink.sendall(data[: int(link.left)])
                     break
                 link.left -= len(data)
+                self.carried += len(data)
                 if not link.is_silent and not (is_response and link.is_held):
                     sink.sendall(data)
                     self.carries_an_event |= b"\nid:" in data
