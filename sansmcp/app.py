@@ -16,7 +16,7 @@ from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 import attrs
 
-from .errors import LocalProtocolError, check_delay, check_type
+from .errors import LocalProtocolError, check_delay, check_type, with_known_settings
 from .messages import Request
 from .scopes import checked_scopes
 from .types import elide
@@ -183,6 +183,7 @@ class App:
             check_type(Mapping, icon=icon)
         check_type(Mapping, capabilities=self.capabilities)
 
+    @with_known_settings("handler", "a handler")
     def handler(
         self,
         method: str,

@@ -15,12 +15,17 @@ Machines never raise for input of a peer: they respond, and report an event. Cod
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Sequence
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from .messages import ErrorResponse, RequestId
 from .types import escape_controls
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
 
 
 class _Portable(Exception):
@@ -115,6 +120,30 @@ def check_settings(given: Iterable[str], function: str, known: Collection[str], 
     for name in given:
         if name not in known:
             raise TypeError(_unknown_setting(name, function, known, whose))
+
+
+def with_known_settings(
+    function: str, whose: str
+) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
+    """Decorate a method whose keyword arguments are settings: :func:`check_settings` of each call.
+
+    Args:
+        function: the name that a program calls it by.
+        whose: the thing that has these settings, as the text names it.
+    """
+
+    def decorate(method: Callable[_P, _R]) -> Callable[_P, _R]:
+        _, *parameters = inspect.signature(method).parameters.values()  # without self
+        known = [each.name for each in parameters if each.kind is not each.POSITIONAL_ONLY]
+
+        @functools.wraps(method)
+        def checked(*args: _P.args, **settings: _P.kwargs) -> _R:
+            check_settings(settings, function, known, whose)
+            return method(*args, **settings)
+
+        return checked
+
+    return decorate
 
 
 def _unknown_setting(name: str, function: str, known: Collection[str], whose: str) -> str:

@@ -16,7 +16,7 @@ from sansmcp import App, BaseCall, JsonRpcError, LocalProtocolError, Request, Se
 from sansmcp.app import MirroredHeaders, TaskRule, check_task_rule
 from sansmcp.codecs.json import as_object
 from sansmcp.codecs.jsonrpc import INTERNAL_ERROR, INVALID_PARAMS
-from sansmcp.errors import check_type
+from sansmcp.errors import check_type, with_known_settings
 from sansmcp.messages import Params
 from sansmcp.scopes import checked_scopes
 from sansmcp.skills import EXTENSION, GET, LIST, READ_DIRECTORY
@@ -78,6 +78,7 @@ class Tools(App):
         LocalProtocolError: an argument is of another type, or ``page_size`` is below 1.
     """
 
+    @with_known_settings("Tools", "Tools")
     def __init__(
         self,
         name: str,
@@ -166,6 +167,7 @@ class Tools(App):
         meta: Mapping[str, Any] | None = None,
     ) -> Callable[[_F], _F]: ...
 
+    @with_known_settings("tool", "a tool")
     def tool(
         self,
         function: Callable[..., Any] | None = None,
@@ -249,6 +251,7 @@ class Tools(App):
 
         return register if function is None else register(function)
 
+    @with_known_settings("resource", "a resource")
     def resource(
         self,
         uri: str,
@@ -293,6 +296,7 @@ class Tools(App):
 
         return register
 
+    @with_known_settings("skills", "a folder of skills")
     def skills(
         self, folder: str | os.PathLike[str], *, prefix: str = "", max_age: float = 0
     ) -> None:
@@ -325,6 +329,7 @@ class Tools(App):
         self._skills_ttl = int(max(max_age, 0) * 1000)
         self._changed("resources")
 
+    @with_known_settings("skill", "a skill")
     def skill(
         self, path: str, *, description: str = "", frontmatter: Mapping[str, Any] | None = None
     ) -> Callable[[_F], _F]:
@@ -397,6 +402,7 @@ class Tools(App):
         meta: Mapping[str, Any] | None = None,
     ) -> Callable[[_F], _F]: ...
 
+    @with_known_settings("prompt", "a prompt")
     def prompt(
         self,
         function: Callable[..., Any] | None = None,
