@@ -32,7 +32,9 @@ PAGE = DOCS / "containers.md"
 SERVER = blocks(DOCS / "tutorial.md", "python")[0]
 IMAGE, TCP_CHECK = blocks(PAGE, "dockerfile")
 (COMPOSE,) = blocks(PAGE, "yaml")
-COMMANDS = [json.loads(found) for found in re.findall(r"^ +command: (\[.*\])$", COMPOSE, re.M)]
+COMMANDS = [
+    json.loads(found) for found in re.findall(r"^ +command: (\[[^]]*\])$", COMPOSE, re.MULTILINE)
+]
 
 WAITING = """
 import asyncio
@@ -47,7 +49,9 @@ async def wait(context: Context) -> str:
 
 def words_of(instruction: str, image: str = IMAGE) -> list[str]:
     """The words of the last such instruction, in the form that needs no shell."""
-    *_, words = re.findall(rf"^ *{instruction} +(\[.*\])$", image, re.MULTILINE)
+    *_, words = re.findall(
+        rf"^ *{instruction} +(\[.*\])$", image.replace(", \\\n", ", "), re.MULTILINE
+    )
     parsed: list[str] = json.loads(words)
     return parsed
 
