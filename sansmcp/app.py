@@ -10,13 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import partial, wraps
-from inspect import isawaitable, iscoroutinefunction, signature
+from inspect import isawaitable, iscoroutinefunction
 from types import NoneType
 from typing import Any, Literal, TypeAlias, TypeVar, cast
 
 import attrs
 
-from .errors import LocalProtocolError, check_delay, check_type, with_known_settings
+from .errors import (
+    LocalProtocolError,
+    check_delay,
+    check_parameters,
+    check_type,
+    with_known_settings,
+)
 from .messages import Request
 from .scopes import checked_scopes
 from .types import elide
@@ -258,7 +264,7 @@ class App:
                 raise LocalProtocolError(
                     f"The handler of {method!r} must be callable, got {handler!r}"
                 )
-            _check_parameters(repr(method), handler, "call")
+            check_parameters(repr(method), handler, "call")
             handler_within: Handler = handler
             self.options[method] = HandlerOptions(
                 inline=is_async(handler) or inline,
@@ -289,7 +295,7 @@ class App:
             raise LocalProtocolError(f"The fallback must be callable, got {handler!r}")
         if self._fallback is not None:
             raise LocalProtocolError("The app already has a fallback")
-        _check_parameters("all other methods", handler, "call")
+        check_parameters("all other methods", handler, "call")
         needed = scopes if callable(scopes) else checked_scopes(scopes)
         self._fallback = handler
         for enter in self._around:
@@ -346,7 +352,7 @@ class App:
                     f"The handler of a notification must be a plain function, got {handler!r}"
                 )
             what = "all other notifications" if method is None else repr(method)
-            _check_parameters(what, handler, "peer", "notification")
+            check_parameters(what, handler, "peer", "notification")
             self._notified[method] = handler
             return handler
 
@@ -463,23 +469,6 @@ def check_task_rule(rule: TaskRule) -> None:
 def is_reserved(method: str) -> bool:
     """True if the library handles a method itself, so that an application cannot."""
     return method in CORE_METHODS or method.startswith("rpc.")
-
-
-def _check_parameters(what: str, handler: Callable[..., object], *names: str) -> None:
-    """Raise LocalProtocolError if a handler cannot be called with arguments of these names."""
-    try:
-        parameters = signature(handler)
-    except (TypeError, ValueError):  # some builtins have none
-        return
-    try:
-        parameters.bind(*names)
-    except TypeError as error:
-        name = getattr(handler, "__name__", None) or type(handler).__name__
-        gets = f"{('one argument', 'two arguments')[len(names) - 1]}, the {' and the '.join(names)}"
-        raise LocalProtocolError(
-            f"The handler of {what} gets {gets}, and {name}{parameters} does not take that: "
-            f"{error}. Write: def {name}({', '.join(names)})"
-        ) from None
 
 
 def is_async(handler: Handler) -> bool:

@@ -84,6 +84,29 @@ def instance_of_type(kind: type[Any] | tuple[type[Any], ...]) -> Callable[[Any, 
     return lambda instance, attribute, value: check_type(kind, **{attribute.name: value})
 
 
+def check_parameters(what: str, handler: Callable[..., object], *names: str) -> None:
+    """Raise LocalProtocolError if a handler cannot be called with arguments of these names.
+
+    Args:
+        what: what it handles, for the text.
+        handler: the function; one whose signature cannot be read is taken to be right.
+        names: what the function gets, in this order.
+    """
+    try:
+        parameters = inspect.signature(handler)
+    except (TypeError, ValueError):  # some builtins have none
+        return
+    try:
+        parameters.bind(*names)
+    except TypeError as error:
+        name = getattr(handler, "__name__", None) or type(handler).__name__
+        gets = f"{('one argument', 'two arguments')[len(names) - 1]}, the {' and the '.join(names)}"
+        raise LocalProtocolError(
+            f"The handler of {what} gets {gets}, and {name}{parameters} does not take that: "
+            f"{error}. Write: def {name}({', '.join(names)})"
+        ) from None
+
+
 def check_positive_seconds(*durations: float) -> None:
     """Raise LocalProtocolError for a duration that is not above zero; infinity is allowed."""
     for seconds in durations:

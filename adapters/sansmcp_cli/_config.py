@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
@@ -52,7 +53,9 @@ def named_server(name: str) -> ConfiguredServer:
 
 
 def _unknown(name: str, names: list[str]) -> str:
-    url, command = f"write http://{name}", "put the command that starts a server after --"
+    scheme = "https" if name.startswith("https:") else "http"
+    url = f"write {scheme}://{re.sub('^https?:/*', '', name)}"
+    command = "put the command that starts a server after --"
     # Other words are mostly the name of a tool, before which the server was forgotten.
     is_host = name == "localhost" or any(sign in name for sign in ".:/")
     first, second = (url, command) if is_host else (command, url)

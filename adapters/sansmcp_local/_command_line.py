@@ -13,10 +13,14 @@ def unknown_options(words: Iterable[str], usage: str) -> str:
     """
     from difflib import get_close_matches  # rarely needed, and slow to import
 
+    words = list(words)
     known = re.findall(r"(?<!\S)\[?(--[a-z][a-z0-9-]*)", usage)
-    hints = [
-        f"{word}; did you mean {near[0]}?" if near else word
-        for word in words
-        for near in [get_close_matches(word.partition("=")[0], known, 1)]
-    ]
-    return f"unrecognized arguments: {' '.join(hints)}"
+    meant: dict[str, None] = {}
+    for word in words:
+        name = word.partition("=")[0]
+        if name in ("--host", "--port") and "--http" in known:
+            meant["--http HOST:PORT"] = None
+        else:
+            meant.update(dict.fromkeys(get_close_matches(name, known, 1)))
+    hint = f"; did you mean {' and '.join(meant)}?" if meant else ""
+    return f"unrecognized arguments: {' '.join(words)}{hint}"

@@ -16,6 +16,7 @@ import msgspec
 
 from sansmcp import LocalProtocolError
 from sansmcp.codecs.json import as_object
+from sansmcp.types import elide
 
 from ._arguments import arguments_from
 from ._errors import ToolError
@@ -119,6 +120,10 @@ class Form:
 
 def _fields_of(type: Any) -> tuple[Any, bool]:
     """Return a type with fields, and True if it has one field for a type that has none."""
+    if isinstance(type, str):
+        raise LocalProtocolError(
+            f"The type of a form comes first, and then the question: elicit(type, {elide(type)})"
+        )
     kind = native(type)
     schema, is_wrapped = object_schema(kind, f"The form {type}")
     if is_wrapped or "properties" not in schema:  # a dict has no fields to show

@@ -118,6 +118,7 @@ def inspect_function(
         is_name = isinstance(cast(object, function), str)
         advice = f"; for a name write name={function!r}" if is_name else ""
         raise LocalProtocolError(f"Decorate a function, and not {elide(function)}{advice}")
+    _check_no_class(function)
     _check_no_method(function)
     _check_no_generator(function)
     own = getattr(function, "__name__", type(function).__name__)
@@ -163,6 +164,16 @@ def inspect_function(
         is_strict=not are_strings,
         json_texts=json_texts,
     )
+
+
+def _check_no_class(function: Callable[..., object]) -> None:
+    """Raise LocalProtocolError for a class: its annotations are not those of a function."""
+    if inspect.isclass(function):
+        name = function.__name__
+        raise LocalProtocolError(
+            f"{name} is a class: decorate a function, or pass a method of an object, as in "
+            f"tools.tool({name}().method)"
+        )
 
 
 def _check_no_method(function: Callable[..., Any]) -> None:

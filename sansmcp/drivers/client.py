@@ -37,7 +37,13 @@ from ..effects import (
     TransportEffect,
     UnlockCredentials,
 )
-from ..errors import Disconnected, JsonRpcError, LocalProtocolError, check_settings
+from ..errors import (
+    Disconnected,
+    JsonRpcError,
+    LocalProtocolError,
+    check_parameters,
+    check_settings,
+)
 from ..events import (
     AuthorizationNeeded,
     CallCompleted,
@@ -643,6 +649,7 @@ def _check_functions(request_handlers: Mapping[str, object]) -> None:
             raise LocalProtocolError(
                 f"request_handlers[{method!r}] must be a function, got {elide(function)}"
             )
+        check_parameters(repr(method), function, "request")
 
 
 def _check_call_settings(method: str, settings: CallSettings) -> None:

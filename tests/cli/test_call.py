@@ -112,6 +112,7 @@ def test_a_wrong_path_is_told_with_the_servers_own_words(url: str) -> None:
         ),
         ("ftp://127.0.0.1/", "Not an http or https URL"),
         ("localhost", "Not a URL, nor the name of a server: 'localhost'; write http://localhost"),
+        ("https:/localhost/mcp", "'https:/localhost/mcp'; write https://localhost/mcp, or"),
         ("search", "the name of a server: 'search'; put the command that starts a server after --"),
         ("http://user:secret@localhost/", "must not contain a user name"),
     ],

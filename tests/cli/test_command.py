@@ -131,6 +131,10 @@ def test_wrong_usage_is_explained(arguments: tuple[str, ...]) -> None:
         (("call", "--timout=3", "x"), "--timout=3; did you mean --timeout?"),
         (("serve", "--stdiov2"), "--stdiov2; did you mean --stdio-v2?"),
         (("serve", "--qqqqq"), "unrecognized arguments: --qqqqq\n"),
+        (
+            ("serve", "--host", "::1", "--port=8000"),
+            "unrecognized arguments: --host --port=8000; did you mean --http HOST:PORT?",
+        ),
     ],
 )
 def test_a_misspelt_word_is_answered_by_a_near_one(arguments: tuple[str, ...], said: str) -> None:

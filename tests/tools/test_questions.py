@@ -478,6 +478,18 @@ class Nested(msgspec.Struct):
     inner: Booking
 
 
+def test_a_question_in_place_of_its_type_is_named(
+    mcp_client: Connect, tools: Tools, caplog: pytest.LogCaptureFixture
+) -> None:
+    @tools.tool
+    async def ask(context: Context) -> None:
+        await context.elicit("How many?", "integer")
+
+    client = connect(mcp_client, tools, answers={"elicitation/create": accept(value=1)})
+    assert client.call_tool("ask")["isError"]
+    assert "comes first, and then the question: elicit(type, 'How many?')" in caplog.text
+
+
 @pytest.mark.parametrize("type", [Nested, list[int], dict[str, int], Literal[1, 2]])
 def test_what_is_not_flat_is_refused(
     mcp_client: Connect, tools: Tools, type: Any, caplog: pytest.LogCaptureFixture

@@ -501,6 +501,12 @@ def test_a_method_of_a_class_is_refused_where_it_is_decorated(tools: Tools, deco
         tools.tool(function)
 
 
+@pytest.mark.parametrize("decorate", ["tool", "prompt"])
+def test_a_class_is_refused_where_it_is_decorated(tools: Tools, decorate: str) -> None:
+    with pytest.raises(sansmcp.LocalProtocolError, match="Hotel is a class: decorate a function"):
+        getattr(tools, decorate)(Hotel)
+
+
 async def stream(name: str) -> AsyncIterator[str]:
     yield name
 

@@ -18,6 +18,9 @@ def handler(request: ServerRequest) -> Any:
     return {}
 
 
+def without() -> Any: ...
+
+
 def declared(harness: DriverHarness, version: str) -> Any:
     """What the client declares at that version."""
     harness.host.begin_session()
@@ -83,6 +86,12 @@ def test_requests_whose_capability_follows_from_a_handler_are_answered() -> None
         ("com.example/ask", handler, "declare the extension in capabilities"),
         ("roots/list", None, r"request_handlers\['roots/list'\] must be a function, got None"),
         ("roots/list", {"roots": []}, "must be a function"),
+        (
+            "roots/list",
+            without,
+            r"handler of 'roots/list' gets one argument, the request, and without\(\).* does not "
+            r"take that: .*\. Write: def without\(request\)",
+        ),
     ],
 )
 def test_handlers_that_cannot_be_called_are_refused(method: str, function: Any, text: str) -> None:
