@@ -154,9 +154,10 @@ class Limits:
     """
 
     max_dpop_proofs: int = 100_000
-    """DPoP proofs that were accepted and are remembered, in some 150 bytes each, for twice
-    ``ProtectedResource.dpop_max_age`` and a minute: as many as 150 requests a second make. None is
-    forgotten before; a principal that has as many as are free is refused with 429.
+    """DPoP proofs that were accepted and are remembered, in 300 to 600 bytes each, for twice
+    ``ProtectedResource.dpop_max_age`` and a minute: as many as 150 requests a second make. Of more,
+    the principal that has most forgets its oldest, and may use no proof that is as old. It gets 429
+    if it makes so many within a minute.
     """
 
     max_resources_per_subscription: int = 1000

@@ -11,6 +11,7 @@
 ``cors``                    the headers by which browsers give responses to pages of other origins
 ``scope_checks``            the scopes that requests need
 ``dpop_checks``             proofs that the client has the key of its access token
+``accepted_proofs``         the names of those that were accepted, so that each is good for once
 ``admission`` ``addresses`` the rate limit, and the addresses that it counts
 ``exchange``                one HTTP request and its HTTP response
 ``bursts``                  events that leave together, and are appended together

@@ -4,9 +4,7 @@
 function, and needs what only the server has: the URL of the resource, nonces, and the store that
 instances share.
 
-The names of accepted proofs (``jti``) are kept until no clock accepts the proof any more. There are
-at most ``Limits.max_dpop_proofs`` of them, of which a principal may have as many as are free. None
-is forgotten before its time: a principal that has too many gets status 429. Where instances share a
+The names of accepted proofs (``jti``) are kept by ``accepted_proofs``. Where instances share a
 store, a name is also a log there, which only one instance can begin.
 
 Source: RFC 9449, 4.3, 7, 9 and 11.1.
@@ -14,11 +12,8 @@ Source: RFC 9449, 4.3, 7, 9 and 11.1.
 
 from __future__ import annotations
 
-import math
 import re
-from collections import Counter
 from collections.abc import Callable
-from hashlib import sha256
 from typing import TypeAlias
 from urllib.parse import urlsplit
 
@@ -32,16 +27,12 @@ from ..input_required import StateSigner
 from ..protected_resource import ProtectedResource
 from ..store import Entry, StreamKey
 from . import refusals
+from .accepted_proofs import AcceptedProofs
 from .challenges import proof_refused, token_not_bound
 from .core import ServerCore
 from .exchange import ServerExchange
 from .logs import Logs, StoreOperation
 from .records import write_members
-
-_SLACK = 60.0
-"""Seconds for which a name is kept in addition: a request may wait for a thread, and for the loop,
-after its proof was compared with the clock.
-"""
 
 _SESSION = ".dpop"
 """What stands for the session of the logs. Sessions have no such names: tokens have no point."""
@@ -70,22 +61,14 @@ class DpopChecks:
     _resource: ProtectedResource
     waiting: set[ServerExchange] = attrs.field(factory=set[ServerExchange], init=False)
     """The requests whose proofs the store has not confirmed yet."""
-    _max_age: float = attrs.field(init=False)
+    _accepted: AcceptedProofs = attrs.field(init=False)
     _nonces: StateSigner | None = attrs.field(default=None, init=False)
-    _used: dict[bytes, tuple[float, str]] = attrs.field(
-        factory=dict[bytes, tuple[float, str]], init=False
-    )
-    """The accepted proofs by a hash of key and name, oldest first: until when they are kept, and
-    their principals.
-    """
-    _shares: Counter[str] = attrs.field(factory=Counter[str], init=False)
-    """How many of them each principal has."""
 
     def __attrs_post_init__(self) -> None:
-        options, self._max_age = self._core.options, self._resource.dpop_max_age
+        options, max_age = self._core.options, self._resource.dpop_max_age
         if options.shared_store:
-            stored = options.limits.max_stored_age
-            self._max_age = max(0.0, min(self._max_age, (stored - _SLACK) / 2))
+            max_age = min(max_age, AcceptedProofs.longest_age(options.limits.max_stored_age))
+        self._accepted = AcceptedProofs(options.limits.max_dpop_proofs, max_age)
         if self._resource.dpop_nonces:
             if options.state_signer is None:
                 raise LocalProtocolError("dpop_nonces needs state_signer=StateSigner(...)")
@@ -123,7 +106,9 @@ class DpopChecks:
         self._compare(head, proof)
         if self._nonces is not None:
             self._check_nonce(exchange, proof, self._nonces)
-        name = self._take(access.principal, proof)
+        name = self._accepted.take(access.principal, proof, core.now)
+        if name is None:
+            raise self.used_before()
         if not core.options.shared_store:
             return True
         if core.store_health.is_down(core.now):
@@ -142,8 +127,8 @@ class DpopChecks:
             text = "its htm is not the method of the request"
         elif (named := _normal_url(proof.url)) is None or named != _normal_url(url):
             text = f"its htu is not {url}"
-        elif not abs(proof.age) <= self._max_age:
-            text = f"its iat is not within {self._max_age:g} s of the clock of this server"
+        elif not abs(proof.age) <= self._accepted.max_age:
+            text = f"its iat is not within {self._accepted.max_age:g} s of the clock of this server"
         else:
             return
         raise proof_refused(self._resource, text)
@@ -175,26 +160,6 @@ class DpopChecks:
     def used_before(self) -> RemoteProtocolError:
         """Return the refusal of a proof that was used before, here or at another instance."""
         return proof_refused(self._resource, "it was used before: make one for each request")
-
-    def _take(self, principal: str, proof: DpopProof) -> str:
-        """Keep the name of a proof. Returns a hash of it.
-
-        Raises RemoteProtocolError if it is there, or if the principal has too many.
-        """
-        now, used = self._core.now, self._used
-        while used and used[first := next(iter(used))][0] <= now:
-            owner = used.pop(first)[1]
-            self._shares[owner] -= 1
-            if not self._shares[owner]:
-                del self._shares[owner]
-        name = sha256(f"{proof.thumbprint} {proof.id}".encode()).digest()[:16]
-        if name in used:
-            raise self.used_before()
-        if self._shares[principal] >= self._core.limits.max_dpop_proofs - len(used):
-            raise refusals.too_many_proofs(math.ceil(next(iter(used.values()))[0] - now))
-        used[name] = now + 2 * self._max_age + _SLACK, principal
-        self._shares[principal] += 1
-        return name.hex()
 
 
 @attrs.frozen(eq=False, repr=False)

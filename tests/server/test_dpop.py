@@ -186,35 +186,22 @@ def test_a_proof_is_accepted_once_until_no_clock_accepts_it() -> None:
     assert is_accepted(harness.attempt(attrs.evolve(proof, age=0.0)))
 
 
-def test_no_name_is_forgotten_to_make_room() -> None:
-    """A principal has as many names as are free; one that has none still gets in."""
-    harness = DpopHarness(limits=Limits(max_dpop_proofs=4))
-    first, _ = harness.attempt(), harness.attempt()
-    assert is_accepted(first)
-    talk = harness.attempt()
-    expect(talk, 429, reason="too_many_proofs")
-    assert talk.header("retry-after") == "660"
+def test_accounts_that_flood_a_server_cost_others_nothing() -> None:
+    """The accounts have to wait, and the proofs of all others are accepted, each once."""
+    harness = DpopHarness(limits=Limits(max_dpop_proofs=40))
     harness.principal = "eve"
-    assert is_accepted(harness.attempt())
-    expect(harness.attempt(), 429, reason="too_many_proofs")
-    harness.now += 660
-    for principal in ("ada", "ada", "eve"):
-        harness.principal = principal
-        assert is_accepted(harness.attempt())
-
-
-def test_how_many_accounts_can_take_all_names() -> None:
-    """Each gets half of what is left, so ten take all of a thousand; later the names are free."""
-    harness = DpopHarness(limits=Limits(max_dpop_proofs=1000))
-    taken: list[int] = []
-    while not taken or taken[-1]:
-        harness.principal = f"account {len(taken)}"
-        taken.append(0)
+    used = harness.make()
+    assert is_accepted(harness.attempt(used))
+    for account in range(6):
+        harness.principal = f"account {account}"
         while is_accepted(talk := harness.attempt()):
-            taken[-1] += 1
-        expect(talk, 429, reason="too_many_proofs")
-    assert taken == [500, 250, 125, 63, 31, 16, 8, 4, 2, 1, 0]
-    harness.now += 660
+            pass
+        assert told(talk, 429, "too_many_proofs").endswith("try again in 60 s")
+        assert talk.header("retry-after") == "60"
+        harness.principal = f"user {account}"
+        assert is_accepted(harness.attempt())
+        harness.principal = "eve"
+        assert USED in told(harness.attempt(used), 401, BAD)
     assert is_accepted(harness.attempt())
 
 
@@ -388,6 +375,24 @@ def test_a_proof_is_accepted_at_one_instance() -> None:
             talk = again.attempt(proof)
             assert USED in told(talk, 401, BAD)
             challenged(talk, BAD)
+
+
+def test_accounts_that_flood_instances_cost_others_nothing() -> None:
+    """What others have used at one instance is not accepted at the other, before and after."""
+    first, second = two(Limits(max_dpop_proofs=50, max_stored_entries=120))
+    used = [first.make(id=f"{number} of eve") for number in range(4)]
+    for each, harness in zip(used, (first, second) * 2, strict=True):
+        harness.principal = "eve"
+        assert is_accepted(harness.attempt(each))
+    for account in range(5):
+        for harness in (first, second):
+            harness.principal = f"account {account}"
+            for _ in range(40):
+                harness.attempt()
+    for harness in (first, second):
+        harness.principal = "eve"
+        assert {harness.attempt(each).status for each in used} == {401}
+        assert is_accepted(harness.attempt(harness.make(id=f"last at {harness is first}")))
 
 
 def test_a_request_waits_for_the_store() -> None:
