@@ -78,6 +78,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="RULE",
         help="run the tests that are marked as proofs of this rule only; may be repeated",
     )
+    parser.addoption(
+        "--note-passed",
+        metavar="FILE",
+        help="write which files have only tests that passed, for a run that leaves them out",
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -55,6 +55,9 @@ class Reporting:
         self._ran: Counter[str] = Counter()
         self._skipped: Counter[tuple[str, str]] = Counter()
         """How many tests of a folder were skipped for a reason that names what they need."""
+        self._passed: set[str] = set()
+        self._not_passed: set[str] = set()
+        """Files with a test that has failed, or was skipped."""
 
     @property
     def _terminal(self) -> TerminalReporter:
@@ -69,6 +72,7 @@ class Reporting:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call":
             self._ran[_folder_of(report.nodeid)] += 1
+        (self._passed if report.passed else self._not_passed).add(report.nodeid.partition("::")[0])
         if report.skipped and isinstance(report.longrepr, tuple):
             reason = report.longrepr[2].removeprefix("Skipped: ")
             if reason.startswith("needs "):
@@ -84,6 +88,10 @@ class Reporting:
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self) -> None:
         self._config.option.tbstyle = "no"  # failures were printed when they happened
+        if path := self._config.getoption("--note-passed"):
+            files = sorted(self._passed - self._not_passed)
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            Path(path).write_text("".join(f"{file}\n" for file in files), "utf-8")
 
     def pytest_terminal_summary(self) -> None:
         if not self._ran or self._config.option.verbose < -1:
@@ -99,6 +107,7 @@ class Reporting:
                 write(f"not run: tests/{path}: needs {package}")
         if ignored := self._config.getoption("--ignore"):
             names = sorted(Path(each).as_posix() for each in ignored)
-            write(f"not run: {', '.join(names)}; .ci/run does")
+            named = ", ".join(names[:40]) + (f" and {len(names) - 40} more" if names[40:] else "")
+            write(f"not run: {named}; .ci/run does")
         if "not thorough" in self._config.option.markexpr:
             write("not run: further cases of tests that ran, marked thorough; .ci/run does")
