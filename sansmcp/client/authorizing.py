@@ -1,13 +1,15 @@
 """Authorize the exchanges of a client: hold them until they may be sent, and with which headers.
 
-An exchange is held while a flow runs, and while its DPoP proof is signed. The client sends it when
-the flow has a token. Tokens are added here and nowhere else, and only to requests to the origin of
-the MCP server.
+An exchange is held until it is admitted, while a flow runs, and while its DPoP proof is signed. The
+client sends it when the flow has a token. Tokens are added here and nowhere else, and only to
+requests to the origin of the MCP server.
 
 Source: 2025-03-26 to 2026-07-28, basic/authorization: Access Token Usage.
 """
 
 from __future__ import annotations
+
+from collections import deque
 
 import attrs
 
@@ -47,6 +49,8 @@ class Authorizing:
     flow: Flow
     exchange: int = attrs.field(default=0, init=False)
     """The number of the flow's own exchange; 0 if there is none."""
+    arrived: deque[int] = attrs.field(factory=deque[int], init=False)
+    """The exchanges that were opened and not yet admitted, oldest first."""
     held: dict[int, None] = attrs.field(factory=dict[int, None], init=False)
     """The exchanges that wait for the flow, in the order in which to send them."""
     _signing: dict[SignJwt, int] = attrs.field(factory=dict[SignJwt, int], init=False)

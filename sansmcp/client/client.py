@@ -178,7 +178,7 @@ from .outcomes import (
     TurnDone,
     Undelivered,
 )
-from .post import INITIALIZED, PendingPost, Posts
+from .post import INITIALIZED, Posts
 from .procedures import Procedures
 from .reader import ResponseReader
 from .request import CallTimeouts, PendingRequest, StepAnswer, encode_without_meta
@@ -200,6 +200,7 @@ from .transports.stdio import Stdio, StdioOutcome
 from .unread import Unread
 
 if TYPE_CHECKING:
+    from .authorizing import Authorizing
     from .legacy.cursor import Cursor
     from .legacy.turn import Turn
     from .transports.http_sse import HttpSse
@@ -309,7 +310,6 @@ class Client:
         self._standalone: Stream | None = None
         """The standalone stream; None if there is none."""
         self._standalone_exchange = 0
-        self._posts = Posts(options.limits, options.reconnect, jitter)
         self._keys = CallKeys(random_bytes if options.reclaim else None, options.reconnect, jitter)
         self._server_requests = ServerRequests(options.limits, options.capabilities)
         self._turns: dict[RequestId, Turn] = {}
@@ -330,7 +330,12 @@ class Client:
         authorizing = authorizing_for(
             options, url if isinstance(target, str) else None, random_bytes, wall_clock
         )
-        self._http = HttpExchanges(url, options, messages, self._effects, self._timers, authorizing)
+        self._http = HttpExchanges(
+            url, options, messages, self._encoder, self._effects, self._timers, authorizing
+        )
+        self._posts = Posts(
+            options.limits, options.reconnect, jitter, self._http, self._encoder, self._timers
+        )
         self._silence = Silence(self._requests, self._http, self._timers)
         self._http_sse: HttpSse | None = None
         """The event stream of HTTP+SSE; None if there is none."""
@@ -813,6 +818,8 @@ class Client:
             The effect. If there is none, ``Idle.NEED_DATA``, or ``Idle.PAUSED`` if no response must
             be read until the application has taken events.
         """
+        if self._http.authorizing is not None:
+            self._admit(self._http.authorizing)
         if self._effects:
             effect = self._effects.popleft()
             if self._observer is not None:
@@ -858,7 +865,9 @@ class Client:
 
     def next_deadline(self) -> float | None:
         """Return when to call :meth:`handle_timeout`, on the clock of ``now``; None for never."""
-        return self._now if self._effects else self._timers.next_deadline()
+        authorizing = self._http.authorizing
+        has_effects = self._effects or (authorizing is not None and authorizing.arrived)
+        return self._now if has_effects else self._timers.next_deadline()
 
     def handle_timeout(self, *, now: float, is_reading: bool = True) -> None:
         """Handle the timers that are due. This can be called early, late, or twice.
@@ -886,7 +895,7 @@ class Client:
                 case Timer.TASK_POLL:
                     self._task_due(self._requests.calls[key])
                 case Timer.POST:
-                    self._post_due(key)
+                    self._after_post(self._posts.due(key, now))
                 case Timer.DISCARD_RESPONSE:
                     self._http.abort(key)
                 case Timer.CLOSE:
@@ -969,7 +978,7 @@ class Client:
             kind=StreamKind.SESSION,
         )
         self._http_sse = HttpSse(stream, self._http, self._timers)
-        self._open(ForEventStream(), b"GET", stream=stream)
+        self._http.open(ForEventStream(), b"GET", stream=stream, now=self._now)
 
     def _send_own(self, kind: Kind, method: str, params: Params | None) -> None:
         request = self._opening_request = self._requests.add_own(kind, method, params)
@@ -1053,12 +1062,10 @@ class Client:
             self._http_sse.stop()
             self._http_sse = None
         self._timers.stop(Timer.CLOSE, _ONLY)
-        posts = self._posts.clear()
-        for post in posts:
-            self._timers.stop(Timer.POST, post.number)
+        messages = self._posts.clear()
         self._http.clear()
         self._opening.forget_pause()
-        return [post.message for post in posts if isinstance(post.message, Request)]
+        return [message for message in messages if isinstance(message, Request)]
 
     def _not_cancelled(self, cancellations: Sequence[Request], reason: str) -> None:
         """Report each ``tasks/cancel`` that the server has not confirmed."""
@@ -1100,7 +1107,7 @@ class Client:
         if self._stdio is not None and self._stdio.close(self._now):
             return
         if error is None and self._encoder.agreed.session_id is not None:
-            self._open(ForDelete(), b"DELETE")
+            self._http.open(ForDelete(), b"DELETE", now=self._now)
         elif self._posts.is_empty:
             self._closed()
             return
@@ -1153,8 +1160,13 @@ class Client:
                 self._drop_turn(request, request.turn)
         body = self._encoder.request(request)
         mirrored = self._encoder.request_headers(request)
-        request.exchange = self._open(
-            ForRequest(request.number), b"POST", body, stream=request.stream, mirrored=mirrored
+        request.exchange = self._http.open(
+            ForRequest(request.number),
+            b"POST",
+            body,
+            stream=request.stream,
+            mirrored=mirrored,
+            now=self._now,
         )
         if request.stream is None:
             if self._http_sse is not None and request.timeouts is not None:
@@ -1705,40 +1717,17 @@ class Client:
         if isinstance(message, Response | ErrorResponse) and message.id in self._turns:
             turn = self._turns.pop(message.id)
             self._on_turn(self._requests.calls[turn.number], turn.add_response(message))
-        elif self._posts.is_full:
-            self._on_post(Undelivered(message, self._posts.why_full))
-        else:
-            post = self._posts.add(message, self._now)
-            self._timers.set(Timer.POST, post.number, post.deadline)
-            self._send_posts()
+        elif (undelivered := self._posts.add(message, self._now)) is not None:
+            self._on_post(undelivered)
 
-    def _send_posts(self) -> None:
-        """Send the next queued messages, as many as may be open."""
-        while (post := self._posts.next_post()) is not None:
-            purpose = ForPost(post.number, isinstance(post.message, Request))
-            mirrored = self._encoder.message_headers(post.message)
-            body = self._encoder.message(post.message)
-            post.exchange = self._open(purpose, b"POST", body, mirrored=mirrored)
-
-    def _post_due(self, number: int) -> None:
-        post = self._posts.get(number)
-        if post.exchange is not None:
-            self._http.abort(post.exchange)
-        outcome = self._posts.due(number, self._now)
-        if outcome is None:
-            self._timers.set(Timer.POST, number, post.deadline)
-            self._send_posts()
-        else:
-            self._after_post(post, outcome)
-
-    def _after_post(self, post: PendingPost, outcome: PostOutcome) -> None:
-        self._timers.stop(Timer.POST, post.number)
-        if isinstance(outcome, PostDelayed):
-            self._timers.set(Timer.POST, post.number, post.deadline)
-        self._on_post(outcome)
-        self._send_posts()
-        if self._opening.state is OpeningState.CLOSING and self._posts.is_empty:
-            self._closed()
+    def _after_post(self, outcome: PostOutcome | Refusal | None) -> None:
+        """Act on what has become of a message; None if it is sent again."""
+        if isinstance(outcome, Refusal):
+            self._session_lost(outcome)
+        elif outcome is not None:
+            self._on_post(outcome)
+            if self._opening.state is OpeningState.CLOSING and self._posts.is_empty:
+                self._closed()
 
     def _on_post(self, outcome: PostOutcome) -> None:
         is_confirmation = (
@@ -1761,25 +1750,6 @@ class Client:
                 assert_never(impossible)
 
     # HTTP exchanges
-
-    def _open(
-        self,
-        purpose: Purpose,
-        method: bytes,
-        body: bytes = b"",
-        *,
-        stream: Stream | None = None,
-        last_event_id: str = "",
-        mirrored: Headers = (),
-    ) -> int:
-        """Open an exchange for an HTTP request, and return its number."""
-        http, now = self._http, self._now
-        number = http.open(
-            purpose, method, body, self._encoder.agreed, stream, last_event_id, mirrored, now
-        )
-        if http.authorizing is not None:
-            self._on_authorization(http.admit(number, now, self._operation_of(purpose)))
-        return number
 
     def _process_exchange(self, number: int) -> None:
         """Handle the outcomes of an exchange, one at a time, until it needs data or is paused.
@@ -1809,7 +1779,7 @@ class Client:
             case ForRequest(number=number):
                 self._on_request_outcome(self._requests.get(number), exchange, outcome)
             case ForPost(number=post_number):
-                self._on_post_response(self._posts.get(post_number), outcome)
+                self._after_post(self._posts.responded(post_number, outcome, self._now))
             case ForStandaloneStream():
                 self._on_standalone(exchange, outcome)
             case ForEventStream():
@@ -1845,19 +1815,26 @@ class Client:
             case _:
                 pass
         number = self._http.reopen(exchange, request, stream, self._now)
-        if self._http.authorizing is not None:
-            self._on_authorization(self._http.admit(number, self._now))
         match exchange.purpose:
             case ForRequest(request_number):
                 self._requests.get(request_number).exchange = number
             case ForPost(post_number):
-                self._posts.get(post_number).exchange = number
+                self._posts.reopened(post_number, number)
             case ForStandaloneStream():
                 self._standalone_exchange = number
             case _:
                 pass
 
     # Authorization
+
+    def _admit(self, authorizing: Authorizing) -> None:
+        """Send the requests of new exchanges with a token, or let them wait for one."""
+        while authorizing.arrived:
+            number = authorizing.arrived.popleft()
+            exchange = self._http.open_exchanges.get(number)
+            if exchange is not None:  # else it was aborted meanwhile
+                operation = self._operation_of(exchange.purpose)
+                self._on_authorization(self._http.admit(number, self._now, operation))
 
     def _authorize(self, exchange: Exchange, refused: Refused) -> bool:
         """Send a request again that was refused for lack of authorization, once there is a token.
@@ -1878,6 +1855,7 @@ class Client:
             self._authorization_failed(exchange.purpose, verdict.error)
         else:
             self._reopen(exchange, exchange.request)
+            self._admit(authorizing)  # the flow may end at once, and with it what waits for it
         self._on_authorization(self._http.run_flow(self._now))
         return True
 
@@ -1909,8 +1887,7 @@ class Client:
                 request.exchange = None
                 self._on_answer(request, error)
             case ForPost(number):
-                post = self._posts.get(number)
-                self._after_post(post, self._posts.given_up(post, str(error), self._now))
+                self._after_post(self._posts.given_up(number, str(error), self._now))
             case ForStandaloneStream():
                 self._give_up_standalone_stream(str(error))
             case ForEventStream():
@@ -1936,7 +1913,7 @@ class Client:
                 call.timeouts.pause(self._now)
                 self._arm(call)
             case ForPost(number):
-                self._timers.stop(Timer.POST, number)
+                self._posts.pause(number)
             case _:
                 pass
 
@@ -1945,9 +1922,7 @@ class Client:
             case ForRequest(number) if (call := self._requests.call_of(number)) is not None:
                 self._resume_timeouts((call.number,), responded=True)
             case ForPost(number):
-                post = self._posts.get(number)
-                self._posts.restart(post, self._now)
-                self._timers.set(Timer.POST, number, post.deadline)
+                self._posts.restart(number, self._now)
             case _:
                 pass
 
@@ -2038,24 +2013,6 @@ class Client:
         started = -math.inf if request.timeouts is None else request.timeouts.started
         self._unread.add(reader.remainder, request.number, self._now)
         return "; ".join(self._unread.quotes(request.number, started))
-
-    def _on_post_response(self, post: PendingPost, outcome: ReaderOutcome) -> None:
-        match outcome:
-            case Response() | ErrorResponse():
-                assert post.exchange is not None
-                self._http.discard_response(post.exchange, self._now)
-                self._after_post(post, self._posts.answered(post, outcome, self._now))
-            case Invalid(error, is_fatal=True):
-                self._after_post(post, self._posts.given_up(post, error.message, self._now))
-            case Refused(refusal):
-                if refusal.ends_session:
-                    self._session_lost(refusal)
-                else:
-                    self._after_post(post, self._posts.refused(post, refusal, self._now))
-            case Ended(reason, unsent):
-                self._after_post(post, self._posts.ended(post, reason, self._now, unsent))
-            case _:  # what comes before the response, about a call that has been given up
-                pass
 
     def _on_standalone(self, exchange: Exchange, outcome: ReaderOutcome) -> None:
         """Handle an outcome of the standalone stream.
@@ -2164,9 +2121,13 @@ class Client:
         stream = self._stream(number)
         match attempt:
             case Resume(id):
-                exchange = self._open(purpose, b"GET", stream=stream, last_event_id=id)
+                exchange = self._http.open(
+                    purpose, b"GET", stream=stream, last_event_id=id, now=self._now
+                )
             case Continue(body, id):
-                exchange = self._open(purpose, b"POST", body, stream=stream, last_event_id=id)
+                exchange = self._http.open(
+                    purpose, b"POST", body, stream=stream, last_event_id=id, now=self._now
+                )
             case Restart():
                 self._send(self._requests.get(number))
                 return

@@ -24,11 +24,24 @@ import attrs
 from ..codecs.jsonrpc import INTERNAL_ERROR
 from ..http import Unsent
 from ..limits import Limits
-from ..messages import ErrorResponse, Notification, Request, Response
+from ..messages import ErrorResponse, Message, Notification, Request, Response
 from ..reclaim import CANCEL
+from ..timers import Timer, TimerTable
+from .exchange import ForPost
 from .http_heads import Refusal
+from .message_encoder import MessageEncoder
 from .options import ReconnectPolicy
-from .outcomes import Delivered, PostDelayed, PostOutcome, Undelivered
+from .outcomes import (
+    Delivered,
+    Ended,
+    Invalid,
+    PostDelayed,
+    PostOutcome,
+    ReaderOutcome,
+    Refused,
+    Undelivered,
+)
+from .transports.http import HttpExchanges
 
 INITIALIZED = Notification("notifications/initialized")
 """The notification that completes a handshake."""
@@ -42,8 +55,6 @@ class PendingPost:
     message: Request | Notification | Response | ErrorResponse
     exchange: int | None = attrs.field(default=None, init=False)
     """The exchange that carries it; None while it waits."""
-    deadline: float = attrs.field(default=0.0, init=False)
-    """Time when it times out, or is sent again, in seconds on the machine's clock."""
     is_delayed: bool = attrs.field(default=False, init=False)
     """True while it waits for its next attempt."""
     _attempts: int = attrs.field(default=0, init=False)
@@ -84,11 +95,14 @@ class PendingPost:
 
 @attrs.define(eq=False, repr=False)
 class Posts:
-    """The pending messages of one client."""
+    """Sends the messages of one client, each in an exchange of its own."""
 
     _limits: Limits
     _policy: ReconnectPolicy
     _jitter: Callable[[], float]
+    _http: HttpExchanges
+    _encoder: MessageEncoder
+    _timers: TimerTable
     _numbers: Iterator[int] = attrs.field(factory=itertools.count, init=False)
     _all: dict[int, PendingPost] = attrs.field(factory=dict[int, PendingPost], init=False)
     """The messages that are open, queued, or wait for their next attempt."""
@@ -112,92 +126,119 @@ class Posts:
         most = self._limits.max_pending_calls
         return f"{most} messages wait for the server to accept them already (max_pending_calls)"
 
-    def get(self, number: int) -> PendingPost:
-        """Return the pending message with this number."""
-        return self._all[number]
-
     def add(
         self, message: Request | Notification | Response | ErrorResponse, now: float
-    ) -> PendingPost:
-        """Queue a message. Call this only if there is room; pull :meth:`next_post` afterwards."""
+    ) -> Undelivered | None:
+        """Send a message, now or when fewer are open; return Undelivered if there is no room."""
+        if self.is_full:
+            return Undelivered(message, self.why_full)
         post = PendingPost(next(self._numbers), message)
         self._all[post.number] = post
         self._queue(post, now)
-        return post
+        return None
 
-    def next_post(self) -> PendingPost | None:
-        """Return the next message to send now; None if there is none."""
-        if not self._waiting or self._open >= self._limits.max_open_posts:
-            return None
-        number, _ = self._waiting.popitem(last=False)
-        self._open += 1
-        return self._all[number]
+    def responded(
+        self, number: int, outcome: ReaderOutcome, now: float
+    ) -> PostOutcome | Refusal | None:
+        """Return what an outcome of the HTTP response means.
 
-    def ended(
-        self, post: PendingPost, reason: str | None, now: float, unsent: Unsent | None = None
-    ) -> PostOutcome:
-        """Return the outcome of an HTTP response that ended, or broke off for a ``reason``."""
-        if reason is None and isinstance(post.message, Request):
-            reason = "the server closed the stream before the response"
-        if reason is not None:
-            is_retryable, was_sent = unsent is not Unsent.PERMANENT, unsent is None
-            return self._failed(post, reason, now, is_retryable=is_retryable, was_sent=was_sent)
-        return self._delivered(post)
+        It is a Refusal if that ends the session, and None before the response to a request: what
+        comes until then is about a call that was given up.
+        """
+        post = self._all[number]
+        match outcome:
+            case Ended(None) if not isinstance(post.message, Request):
+                return self._delivered(post, now)
+            case Ended(reason, unsent):
+                why = reason or "the server closed the stream before the response"
+                is_retryable, was_sent = unsent is not Unsent.PERMANENT, unsent is None
+                return self._failed(post, why, now, is_retryable=is_retryable, was_sent=was_sent)
+            case Refused(refusal):
+                if refusal.ends_session:
+                    return refusal
+                is_retryable, wait = refusal.is_retryable, refusal.retry_after
+                return self._failed(
+                    post, refusal.message, now, is_retryable=is_retryable, wait=wait
+                )
+            case Response() | ErrorResponse():
+                assert post.exchange is not None
+                self._http.discard_response(post.exchange, now)
+                if isinstance(outcome, Response):
+                    return self._delivered(post, now)
+                is_retryable = outcome.code == INTERNAL_ERROR
+                return self._failed(post, outcome.message, now, is_retryable=is_retryable)
+            case Invalid(error, is_fatal=True):
+                return self.given_up(number, error.message, now)
+            case _:
+                return None
 
-    def answered(
-        self, post: PendingPost, answer: Response | ErrorResponse, now: float
-    ) -> PostOutcome:
-        """Return the outcome of the response to a request."""
-        if isinstance(answer, Response):
-            return self._delivered(post)
-        is_retryable = answer.code == INTERNAL_ERROR
-        return self._failed(post, answer.message, now, is_retryable=is_retryable)
-
-    def refused(self, post: PendingPost, refusal: Refusal, now: float) -> PostOutcome:
-        """Return the outcome of a refusal."""
-        is_retryable, wait = refusal.is_retryable, refusal.retry_after
-        return self._failed(post, refusal.message, now, is_retryable=is_retryable, wait=wait)
-
-    def given_up(self, post: PendingPost, reason: str, now: float) -> PostOutcome:
+    def given_up(self, number: int, reason: str, now: float) -> PostOutcome:
         """Return the outcome of a message that must not be sent again."""
-        return self._failed(post, reason, now, is_retryable=False)
-
-    def restart(self, post: PendingPost, now: float) -> None:
-        """Give a message its full time again, after it has waited for authorization."""
-        post.deadline = now + self._limits.post_timeout
+        return self._failed(self._all[number], reason, now, is_retryable=False)
 
     def due(self, number: int, now: float) -> PostOutcome | None:
-        """Return the outcome of a deadline; None if the message was queued for another attempt."""
+        """Return the outcome of a deadline; None if the message is sent again."""
         post = self._all[number]
         if post.is_delayed:
             self._queue(post, now)
             return None
+        if post.exchange is not None:
+            self._http.abort(post.exchange)
         reason = f"no response within {self._limits.post_timeout:g} s (post_timeout)"
         return self._failed(post, reason, now, is_retryable=True)
 
-    def clear(self) -> tuple[PendingPost, ...]:
-        """Discard all messages, and return them."""
+    def reopened(self, number: int, exchange: int) -> None:
+        """Note that another exchange carries a message: after a redirect, or with a token."""
+        self._all[number].exchange = exchange
+
+    def pause(self, number: int) -> None:
+        """Stop the time of a message that waits for authorization."""
+        self._timers.stop(Timer.POST, number)
+
+    def restart(self, number: int, now: float) -> None:
+        """Give a message its full time again, after it has waited for authorization."""
+        self._timers.set(Timer.POST, number, now + self._limits.post_timeout)
+
+    def clear(self) -> tuple[Message, ...]:
+        """Discard all messages, and return them. Their exchanges end with the session."""
         posts = tuple(self._all.values())
         self._all.clear()
         self._waiting.clear()
         self._open = 0
-        return posts
+        for post in posts:
+            self._timers.stop(Timer.POST, post.number)
+        return tuple(post.message for post in posts)
 
     def _queue(self, post: PendingPost, now: float) -> None:
-        post.is_delayed, post.deadline = False, now + self._limits.post_timeout
+        post.is_delayed = False
         self._waiting[post.number] = None
+        self._timers.set(Timer.POST, post.number, now + self._limits.post_timeout)
+        self._send_next(now)
 
-    def _leave(self, post: PendingPost) -> None:
-        """End an attempt that is open or queued."""
+    def _send_next(self, now: float) -> None:
+        """Send the next queued messages, as many as may be open."""
+        while self._waiting and self._open < self._limits.max_open_posts:
+            number, _ = self._waiting.popitem(last=False)
+            self._open += 1
+            post = self._all[number]
+            body = self._encoder.message(post.message)
+            mirrored = self._encoder.message_headers(post.message)
+            purpose = ForPost(number, isinstance(post.message, Request))
+            post.exchange = self._http.open(purpose, b"POST", body, mirrored=mirrored, now=now)
+
+    def _ended(self, post: PendingPost, now: float) -> None:
+        """End an attempt that is open or queued, and send the next message."""
+        self._timers.stop(Timer.POST, post.number)
         if post.number in self._waiting:
             del self._waiting[post.number]
         else:
             self._open -= 1
         post.exchange = None
+        self._send_next(now)
 
-    def _delivered(self, post: PendingPost) -> Delivered:
-        self._leave(post)
+    def _delivered(self, post: PendingPost, now: float) -> Delivered:
         del self._all[post.number]
+        self._ended(post, now)
         return Delivered(post.message)
 
     def _failed(
@@ -210,7 +251,6 @@ class Posts:
         wait: float = 0.0,
         was_sent: bool = True,
     ) -> PostOutcome:
-        self._leave(post)
         outcome = post.failed(
             reason,
             self._policy,
@@ -219,8 +259,10 @@ class Posts:
             wait=wait,
             was_sent=was_sent,
         )
-        if isinstance(outcome, PostDelayed):
-            post.is_delayed, post.deadline = True, now + outcome.delay
-        else:
+        if not isinstance(outcome, PostDelayed):
             del self._all[post.number]
+        self._ended(post, now)
+        if isinstance(outcome, PostDelayed):
+            post.is_delayed = True
+            self._timers.set(Timer.POST, post.number, now + outcome.delay)
         return outcome

@@ -1,9 +1,10 @@
 """The HTTP exchanges of a client: requests with cookies and tokens, redirects, and their ends.
 
-:meth:`HttpExchanges.open` queues the request of an exchange. With authorization it does not, and
-the client passes the exchange to :meth:`HttpExchanges.admit`, which sends the request with a token,
-or holds it until there is one. The client says what an exchange is for (:class:`Purpose`), and gets
-this back with every outcome; nothing here depends on what is behind it.
+:meth:`HttpExchanges.open` queues the request of an exchange. With authorization it is held until
+the client passes the exchange to :meth:`HttpExchanges.admit`, before it returns its next effect:
+that sends the request with a token, or holds it on until there is one. An exchange is opened with
+what it is for (:class:`Purpose`), which comes back with every outcome; nothing here depends on what
+is behind it.
 
 The steps of the authorization are generators of outcomes. The client has to consume each of them at
 once, and act on each outcome before it takes the next: that can fail calls and open exchanges, so a
@@ -33,8 +34,8 @@ from ..cookies import Cookies
 from ..exchange import Discarding, Exchange, ForPost, Purpose
 from ..http_heads import HttpRequest, request_headers
 from ..message_decoder import MessageDecoder
+from ..message_encoder import MessageEncoder
 from ..options import ClientOptions
-from ..outcomes import Agreed
 from ..reader import ResponseReader
 from ..stream import Stream
 
@@ -91,6 +92,8 @@ class HttpExchanges:
     """The endpoint, after redirects; None on stdio."""
     _options: ClientOptions
     _messages: MessageDecoder
+    _encoder: MessageEncoder
+    """Says what was agreed, revision and session, for headers."""
     _effects: deque[ClientEffect]
     """The client's queue. It is shared, because the order of effects is that of the client's steps:
     an exchange must be opened before it is aborted.
@@ -109,19 +112,18 @@ class HttpExchanges:
         self,
         purpose: Purpose,
         method: bytes,
-        body: bytes,
-        agreed: Agreed,
-        stream: Stream | None,
-        last_event_id: str,
-        mirrored: Headers,
+        body: bytes = b"",
+        *,
+        stream: Stream | None = None,
+        last_event_id: str = "",
+        mirrored: Headers = (),
         now: float,
     ) -> int:
-        """Open an exchange, and return its number; with authorization, :meth:`admit` it then.
+        """Open an exchange, and return its number.
 
         Args:
             purpose: what it is for.
             method, body: the HTTP request. A POST goes to ``message_url`` if there is one.
-            agreed: revision and session, for headers.
             stream: the stream of which it carries a part. None if it is not part of any.
             last_event_id: the event after which to resume; "" if there is none.
             mirrored: headers that repeat parts of ``body``.
@@ -129,6 +131,7 @@ class HttpExchanges:
         """
         assert self.url is not None
         url = (self.message_url or self.url) if method == b"POST" else self.url
+        agreed = self._encoder.agreed
         session_id, revision = agreed.session_id, agreed.revision
         headers = request_headers(
             method, mirrored, session_id, revision, last_event_id, self._options.headers
@@ -168,6 +171,9 @@ class HttpExchanges:
         self.open_exchanges[number] = Exchange(purpose, request, reader, stream, redirects, attempt)
         if self.authorizing is None:
             self._send(number, request, request.headers, now)
+        else:
+            self.open_exchanges[number].is_held = True
+            self.authorizing.arrived.append(number)
         return number
 
     def _send(self, number: int, request: HttpRequest, headers: Headers, now: float) -> None:
@@ -233,7 +239,7 @@ class HttpExchanges:
     # Authorization
 
     def admit(self, number: int, now: float, operation: str = "") -> AuthorizationSteps:
-        """Send the request of an exchange with a token, or hold it.
+        """Send the request of an exchange with a token, or hold it on.
 
         Args:
             number: the exchange.
@@ -252,10 +258,8 @@ class HttpExchanges:
             case SendNow(headers):
                 self._send_authorized(authorizing, number, headers, now)
             case SignFirst(effect):
-                exchange.is_held = True
                 self._effects.append(effect)
             case Hold():
-                exchange.is_held = True
                 yield Held(exchange.purpose)
                 yield from self.run_flow(now)
             case _ as impossible:
