@@ -79,9 +79,7 @@ from ..messages import (
 from ..meta_keys import (
     ACKNOWLEDGED,
     LISTEN,
-    NAMED,
     OWN_META,
-    SUBSCRIPTION_ID,
 )
 from ..observer import both
 from ..process import ProcessPart
@@ -184,7 +182,7 @@ from .reader import ResponseReader
 from .request import CallTimeouts, PendingRequest, StepAnswer, encode_without_meta
 from .request_table import RequestTable
 from .silence import Renew, Silence, Silent
-from .stream import Stream, StreamKind
+from .stream import SHARED, Stream, StreamKind
 from .task import TASK_METHOD, FollowedTask, task_id_of
 from .tool_headers import ToolHeaders
 from .transports.http import (
@@ -204,9 +202,7 @@ if TYPE_CHECKING:
     from .legacy.cursor import Cursor
     from .legacy.turn import Turn
     from .transports.http_sse import HttpSse
-
-_STANDALONE = 0
-"""The number of the standalone stream, for timers; the numbers of requests are not 0."""
+    from .transports.standalone import StandaloneOutcome, StandaloneStream
 
 _ONLY = 0
 """The number of a timer that exists only once."""
@@ -246,7 +242,6 @@ class Client:
         "_server_requests",
         "_silence",
         "_standalone",
-        "_standalone_exchange",
         "_stdio",
         "_timers",
         "_turns",
@@ -307,9 +302,7 @@ class Client:
         )
         self._requests = RequestTable()
         self._opening_request: PendingRequest | None = None
-        self._standalone: Stream | None = None
-        """The standalone stream; None if there is none."""
-        self._standalone_exchange = 0
+        self._standalone: StandaloneStream | None = None
         self._keys = CallKeys(random_bytes if options.reclaim else None, options.reconnect, jitter)
         self._server_requests = ServerRequests(options.limits, options.capabilities)
         self._turns: dict[RequestId, Turn] = {}
@@ -883,8 +876,11 @@ class Client:
             match timer:
                 case Timer.REQUEST:
                     self._call_timed_out(self._requests.calls[key])
+                case Timer.RECONNECT if key == SHARED:
+                    assert self._standalone is not None
+                    self._standalone.due(now)
                 case Timer.RECONNECT:
-                    self._reconnect(key)
+                    self._reconnect(self._requests.get(key))
                 case Timer.REPEAT:
                     self._go_on(self._requests.calls[key])
                 case Timer.STREAM_IDLE:
@@ -967,18 +963,9 @@ class Client:
         """Open the event stream of HTTP+SSE."""
         from .transports.http_sse import HttpSse
 
-        limit = self.limits.stream_idle_timeout
-        stream = Stream(
-            _STANDALONE,
-            self._options.reconnect,
-            self._jitter,
-            None,
-            can_restart=False,
-            idle_limit=limit,
-            kind=StreamKind.SESSION,
-        )
+        stream = self._shared_stream(None, StreamKind.SESSION)
         self._http_sse = HttpSse(stream, self._http, self._timers)
-        self._http.open(ForEventStream(), b"GET", stream=stream, now=self._now)
+        self._http_sse.open(self._now)
 
     def _send_own(self, kind: Kind, method: str, params: Params | None) -> None:
         request = self._opening_request = self._requests.add_own(kind, method, params)
@@ -1004,18 +991,30 @@ class Client:
         """Open the standalone stream, if the revision has one and the settings allow it."""
         has_one = self._encoder.agreed.revision.standalone_stream and not self._opening.is_shared
         if has_one and self._options.standalone_stream and self._opening.is_ready:
-            assert self._cursor is not None
-            cursor = self._cursor(self.limits.max_seen_event_ids)
-            self._standalone = Stream(
-                _STANDALONE,
-                self._options.reconnect,
-                self._jitter,
-                cursor,
-                can_restart=True,
-                idle_limit=self.limits.stream_idle_timeout,
-                kind=StreamKind.STANDALONE,
-            )
-            self._connect_stream(_STANDALONE, Resume(""))
+            from .transports.standalone import StandaloneStream
+
+            stream = self._shared_stream(self._new_cursor(), StreamKind.STANDALONE)
+            self._standalone = StandaloneStream(stream, self._http, self._silence, self._timers)
+            self._standalone.connect(self._now)
+
+    def _shared_stream(self, cursor: Cursor | None, kind: StreamKind) -> Stream:
+        """Return a stream that belongs to no request."""
+        return Stream(
+            SHARED,
+            self._options.reconnect,
+            self._jitter,
+            cursor,
+            can_restart=cursor is not None,
+            idle_limit=self.limits.stream_idle_timeout,
+            kind=kind,
+        )
+
+    def _new_cursor(self) -> Cursor | None:
+        """Return where a new stream begins; None if it cannot be resumed at this revision."""
+        if not self._encoder.agreed.revision.resumption:
+            return None
+        assert self._cursor is not None
+        return self._cursor(self.limits.max_seen_event_ids)
 
     # The end of a session, and of the client
 
@@ -1056,7 +1055,9 @@ class Client:
         self._timers.stop(Timer.OPENING, _ONLY)
         for id in self._server_requests.clear():
             self._events.append(ServerRequestCancelled(id, "the session has ended"))
-        self._stop_standalone_stream()
+        if self._standalone is not None:
+            self._standalone.stop()
+            self._standalone = None
         if self._http_sse is not None:
             self._end_ping()
             self._http_sse.stop()
@@ -1144,7 +1145,8 @@ class Client:
             request.id = key.id
         else:
             request.id = self._requests.new_id()
-            if self._gets_key(request):
+            has_keys = self._keys.place is not None and self._encoder.agreed.is_modern
+            if has_keys and request.can_have_key:
                 request.key = self._keys.new(request.id, key)
         self._requests.by_id[request.id] = request
         if request is self._opening_request:
@@ -1152,12 +1154,13 @@ class Client:
         if self._stdio is not None:
             self._stdio.write(self._encoder.request(request))
             return
-        if request.stream is None:
-            request.stream = self._new_stream(request)
-        else:
+        if request.stream is not None:
             request.stream.restarted()
             if request.turn is not None:
                 self._drop_turn(request, request.turn)
+        elif not self._opening.is_shared:
+            cursor = self._new_cursor()
+            request.stream = request.new_stream(self._options, self._jitter, cursor)
         body = self._encoder.request(request)
         mirrored = self._encoder.request_headers(request)
         request.exchange = self._http.open(
@@ -1174,39 +1177,6 @@ class Client:
                 self._http_sse.expect(wait, self._now)
         elif request.stream.kind is not StreamKind.REQUEST:
             self._silence.restart(request.stream, self._now)
-
-    def _new_stream(self, request: PendingRequest) -> Stream | None:
-        """Return the stream of a request; None if a shared stream carries the response."""
-        if self._opening.is_shared:
-            return None
-        cursor = None
-        if self._encoder.agreed.revision.resumption:
-            assert self._cursor is not None
-            cursor = self._cursor(self.limits.max_seen_event_ids)
-        kind = StreamKind.REQUEST
-        if request.key is not None:
-            kind = StreamKind.KEYED
-        elif request.method == LISTEN and request.kind is not Kind.LISTENER:
-            kind = StreamKind.SUBSCRIPTION
-        return Stream(
-            request.number,
-            self._options.reconnect,
-            self._jitter,
-            cursor,
-            request.idempotent and request.key is None,
-            self._idle_limit(request),
-            kind,
-        )
-
-    def _idle_limit(self, request: PendingRequest) -> float:
-        """Return how long the stream of a request may be silent.
-
-        It is at most three quarters of the time of a call, so that some is left after a silence.
-        """
-        limit, timeouts = self._options.limits.stream_idle_timeout, request.timeouts
-        if timeouts is None or timeouts.open_requests or request.method == LISTEN:
-            return limit
-        return timeouts.part(3 / 4, limit)
 
     def _finish(self, request: PendingRequest, result: Any) -> None:
         """End a call with its result, or with the error that the response means."""
@@ -1355,21 +1325,6 @@ class Client:
                 self._on_renewal(request, answer)
             case _ as impossible:
                 assert_never(impossible)
-
-    def _gets_key(self, request: PendingRequest) -> bool:
-        """Return True if the response of a request is to be had by a key after a cut.
-
-        A call that is repeated because its response could not be had has none, and is repeated
-        after further cuts as well. Else a load balancer that takes turns could lead each repeated
-        call to a process that has ended, and each request for the rest to one that lives.
-        """
-        is_call = request.method == TASK_METHOD and request.kind is Kind.CALL
-        return (
-            is_call
-            and not request.is_repeated
-            and self._keys.place is not None
-            and self._encoder.agreed.is_modern
-        )
 
     def _response_headers(self, request: PendingRequest, answer: OwnAnswer) -> Headers:
         """Return the headers of the HTTP response with the result; empty if there is none."""
@@ -1575,7 +1530,7 @@ class Client:
             call.server_requests += 1
             self._arm(call)
             if call.stream is not None:
-                call.stream.idle_limit = self._idle_limit(call)
+                call.stream.idle_limit = call.idle_limit(self.limits.stream_idle_timeout)
         self._events.append(ServerRequestReceived(owner, request))
 
     def _on_server_request(self, request: Request, owner: PendingRequest | None) -> None:
@@ -1650,7 +1605,7 @@ class Client:
                 call.timeouts.resume(self._now, responded=responded)
                 self._arm(call)
                 if call.stream is not None:
-                    call.stream.idle_limit = self._idle_limit(call)
+                    call.stream.idle_limit = call.idle_limit(self.limits.stream_idle_timeout)
 
     def _arm(self, call: PendingRequest) -> None:
         assert call.timeouts is not None
@@ -1686,7 +1641,7 @@ class Client:
             case TurnDone(_, body):
                 assert request.stream is not None
                 request.turn = None
-                self._connect_stream(request.number, request.stream.continued(body))
+                self._connect_stream(request, request.stream, request.stream.continued(body))
             case LimitExceeded():
                 self._refuse_turn(request, outcome)
             case ResponseBuffered():
@@ -1781,7 +1736,8 @@ class Client:
             case ForPost(number=post_number):
                 self._after_post(self._posts.responded(post_number, outcome, self._now))
             case ForStandaloneStream():
-                self._on_standalone(exchange, outcome)
+                assert self._standalone is not None
+                self._on_standalone(self._standalone.receive(exchange, outcome, self._now))
             case ForEventStream():
                 self._on_event_stream(exchange, outcome)
             case ForDelete():
@@ -1808,7 +1764,8 @@ class Client:
             case ForRequest(request_number):
                 stream = self._requests.get(request_number).stream
             case ForStandaloneStream():
-                stream = self._standalone
+                assert self._standalone is not None
+                stream = self._standalone.stream
             case ForEventStream():
                 assert self._http_sse is not None
                 stream = self._http_sse.stream
@@ -1821,7 +1778,8 @@ class Client:
             case ForPost(post_number):
                 self._posts.reopened(post_number, number)
             case ForStandaloneStream():
-                self._standalone_exchange = number
+                assert self._standalone is not None
+                self._standalone.exchange = number
             case _:
                 pass
 
@@ -1833,7 +1791,9 @@ class Client:
             number = authorizing.arrived.popleft()
             exchange = self._http.open_exchanges.get(number)
             if exchange is not None:  # else it was aborted meanwhile
-                operation = self._operation_of(exchange.purpose)
+                purpose, operation = exchange.purpose, ""
+                if isinstance(purpose, ForRequest):
+                    operation = self._requests.get(purpose.number).operation
                 self._on_authorization(self._http.admit(number, self._now, operation))
 
     def _authorize(self, exchange: Exchange, refused: Refused) -> bool:
@@ -1889,19 +1849,12 @@ class Client:
             case ForPost(number):
                 self._after_post(self._posts.given_up(number, str(error), self._now))
             case ForStandaloneStream():
-                self._give_up_standalone_stream(str(error))
+                assert self._standalone is not None
+                self._on_standalone(self._standalone.give_up(str(error)))
             case ForEventStream():
                 self._on_opening(Failed(error))
             case _:
                 self._closed()
-
-    def _operation_of(self, purpose: Purpose) -> str:
-        """Return what a request is about, as far as scopes can depend on it."""
-        if not isinstance(purpose, ForRequest):
-            return ""
-        request = self._requests.get(purpose.number)
-        name = (request.params or {}).get(NAMED.get(request.method, ""))
-        return f"{request.method} {name}" if isinstance(name, str) else request.method
 
     def _pause_clocks(self, purpose: Purpose) -> None:
         """Stop the timeouts of what waits for authorization."""
@@ -2014,51 +1967,23 @@ class Client:
         self._unread.add(reader.remainder, request.number, self._now)
         return "; ".join(self._unread.quotes(request.number, started))
 
-    def _on_standalone(self, exchange: Exchange, outcome: ReaderOutcome) -> None:
-        """Handle an outcome of the standalone stream.
-
-        The stream is optional. If the server refuses it, or it fails for good, the client reports
-        that once, and the session and its calls continue. A server without the stream should send
-        405; some send another status, even 404. A 404 means that the session has ended only if the
-        stream was open before.
-
-        Source: 2025-03-26 to 2025-11-25, basic/transports: Listening for Messages from the Server.
-        """
-        stream = self._standalone
-        assert stream is not None
+    def _on_standalone(self, outcome: StandaloneOutcome) -> None:
         match outcome:
             case Request() | Notification() | Response() | ErrorResponse():
                 self._on_message(outcome, None)
             case OtherEvent(event):
                 self._note_event(event, None)
-            case Invalid(error, is_fatal=False, line=text):
+            case Invalid(error, line=text):
                 self._on_invalid(error, text)
-            case Invalid(error):
-                self._give_up_standalone_stream(error.message)
-            case Ended(reason):
-                retry = exchange.reader.reconnection_time
-                self._on_stream(_STANDALONE, stream.ended(reason, retry, self._now))
-            case Refused(refusal):
-                decided = stream.refused(refusal, self._now)
-                if decided is not None:
-                    self._on_stream(_STANDALONE, decided)
-                elif refusal.ends_session and stream.was_opened:
-                    self._session_lost(refusal)
-                else:
-                    self._give_up_standalone_stream(refusal.message)
+            case Reconnecting():
+                self._events.append(outcome)
+            case StandaloneStreamClosed():
+                self._standalone = None
+                self._events.append(outcome)
+            case Refusal():
+                self._session_lost(outcome)
             case _ as impossible:
                 assert_never(impossible)
-
-    def _give_up_standalone_stream(self, reason: str) -> None:
-        self._stop_standalone_stream()
-        self._events.append(StandaloneStreamClosed(reason))
-
-    def _stop_standalone_stream(self) -> None:
-        if self._standalone is not None:
-            self._standalone = None
-            self._timers.stop(Timer.RECONNECT, _STANDALONE)
-            self._timers.stop(Timer.STREAM_IDLE, _STANDALONE)
-            self._http.abort(self._standalone_exchange)
 
     def _on_event_stream(self, exchange: Exchange, outcome: ReaderOutcome) -> None:
         """Handle an outcome of the event stream of HTTP+SSE, which is the session."""
@@ -2090,10 +2015,10 @@ class Client:
         outcome = self._opening.stream_lost(reason, self._now)
         self._reopen_session(outcome, lambda call: call.lost(reason))
 
-    # Streams
+    # The streams of requests
 
     def _on_stream(self, number: int, outcome: StreamOutcome) -> None:
-        """Act on an outcome of a stream whose connection has ended."""
+        """Act on an outcome of the stream of a request whose connection has ended."""
         self._timers.stop(Timer.STREAM_IDLE, number)
         if number > 0 and (call := self._requests.calls[number]).listener is not None:
             self._end_listener(call, complete=False)  # a renewal
@@ -2104,63 +2029,62 @@ class Client:
                 self._events.append(
                     Reconnecting(call=owner, delay=delay, attempt=attempt, reason=reason)
                 )
-            case Lost(reason):
-                if number == _STANDALONE:
-                    self._give_up_standalone_stream(reason)
-                else:
-                    self._on_answer(self._requests.get(number), outcome)
+            case Lost():
+                self._on_answer(self._requests.get(number), outcome)
             case _ as impossible:
                 assert_never(impossible)
 
-    def _reconnect(self, number: int) -> None:
-        """Reconnect a stream, after its delay."""
-        self._connect_stream(number, self._stream(number).due())
+    def _reconnect(self, request: PendingRequest) -> None:
+        """Reconnect the stream of a request, after its delay."""
+        assert request.stream is not None
+        self._connect_stream(request, request.stream, request.stream.due())
 
-    def _connect_stream(self, number: int, attempt: NextAttempt) -> None:
-        purpose = ForStandaloneStream() if number == _STANDALONE else ForRequest(number)
-        stream = self._stream(number)
+    def _connect_stream(
+        self, request: PendingRequest, stream: Stream, attempt: NextAttempt
+    ) -> None:
         match attempt:
             case Resume(id):
-                exchange = self._http.open(
-                    purpose, b"GET", stream=stream, last_event_id=id, now=self._now
-                )
+                method, body = b"GET", b""
             case Continue(body, id):
-                exchange = self._http.open(
-                    purpose, b"POST", body, stream=stream, last_event_id=id, now=self._now
-                )
+                method = b"POST"
             case Restart():
-                self._send(self._requests.get(number))
+                self._send(request)
                 return
             case _ as impossible:
                 assert_never(impossible)
-        if number == _STANDALONE:
-            self._standalone_exchange = exchange
-        else:
-            self._requests.get(number).exchange = exchange
+        purpose = ForRequest(request.number)
+        request.exchange = self._http.open(
+            purpose, method, body, stream=stream, last_event_id=id, now=self._now
+        )
         self._silence.restart(stream, self._now)
 
     def _silence_due(self, number: int, *, can_tell: bool) -> None:
         """Act on a connection that was silent for so long that it may be dead."""
-        if number == _STANDALONE and self._http_sse is not None:
-            self._event_stream_idle_due(self._http_sse, can_tell=can_tell)
+        if number == SHARED:
+            self._shared_silence_due(can_tell=can_tell)
             return
-        exchange = (
-            self._standalone_exchange
-            if number == _STANDALONE
-            else self._requests.get(number).exchange
-        )
+        request = self._requests.get(number)
+        stream, exchange = request.stream, request.exchange
+        assert stream is not None
         assert exchange is not None  # the timer stops with the exchange
-        match self._silence.due(self._stream(number), exchange, self._now, can_tell=can_tell):
+        match self._silence.due(stream, exchange, self._now, can_tell=can_tell):
             case Silent(owner, outcome):
                 self._on_stream(owner, outcome)
             case Renew(renewal):
                 self._send(renewal)
             case Cut() as cut:
-                self._go_on(self._requests.calls[number], cut)
+                self._go_on(request, cut)
             case None:
                 pass
             case _ as impossible:
                 assert_never(impossible)
+
+    def _shared_silence_due(self, *, can_tell: bool) -> None:
+        if self._standalone is None:
+            assert self._http_sse is not None
+            self._event_stream_idle_due(self._http_sse, can_tell=can_tell)
+        elif (outcome := self._standalone.silent(self._now, can_tell=can_tell)) is not None:
+            self._on_standalone(outcome)
 
     # The event stream of HTTP+SSE, if it is silent
 
@@ -2231,11 +2155,6 @@ class Client:
                 assert call.stream is not None
                 self._silence.restart(call.stream, self._now)
 
-    def _stream(self, number: int) -> Stream:
-        stream = self._standalone if number == _STANDALONE else self._requests.get(number).stream
-        assert stream is not None
-        return stream
-
     # Messages of the server
 
     def _on_message(self, message: Message, owner: PendingRequest | None) -> None:
@@ -2259,7 +2178,7 @@ class Client:
     def _on_notification(self, message: Notification, owner: PendingRequest | None) -> None:
         """Handle a notification that is for the application, or of a subscription to a task."""
         is_from_own = owner is None or owner.kind not in (Kind.CALL, Kind.LISTENER, Kind.RENEWAL)
-        about = self._subscription_of(message) if is_from_own else owner
+        about = self._requests.subscription_of(message) if is_from_own else owner
         if about is not None and about.kind is Kind.LISTENER:
             self._on_task_changed(about, message)
             return
@@ -2319,12 +2238,6 @@ class Client:
         else:
             self._unread.add(text, owner, self._now)
             self._events.append(ProtocolViolation(error))
-
-    def _subscription_of(self, notification: Notification) -> PendingRequest | None:
-        """Return the subscription to which a notification on a shared stream belongs, or None."""
-        meta = json.as_object((notification.params or {}).get("_meta")) or {}
-        id = meta.get(SUBSCRIPTION_ID)
-        return self._requests.by_id.get(id) if is_request_id(id) else None
 
     def _on_progress(self, params: Params) -> None:
         token, progress = params.get("progressToken"), params.get("progress")

@@ -15,7 +15,10 @@ from collections.abc import Iterator
 
 import attrs
 
-from ..messages import Params, RequestId
+from ..codecs import json
+from ..codecs.jsonrpc import is_request_id
+from ..messages import Notification, Params, RequestId
+from ..meta_keys import SUBSCRIPTION_ID
 from .outcomes import Kind
 from .request import PendingRequest
 
@@ -71,6 +74,12 @@ class RequestTable:
     def had_id(self, id: RequestId | None) -> bool:
         """Return True if a request may have had an id."""
         return type(id) is int and id <= self._last_id
+
+    def subscription_of(self, notification: Notification) -> PendingRequest | None:
+        """Return the subscription that a notification on a shared stream names; None if none."""
+        meta = json.as_object((notification.params or {}).get("_meta")) or {}
+        id = meta.get(SUBSCRIPTION_ID)
+        return self.by_id.get(id) if is_request_id(id) else None
 
     def take_place(self, call: PendingRequest, renewal: PendingRequest) -> None:
         """Let a call go on as a request of the client's own that is in flight, which ends."""

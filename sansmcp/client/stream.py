@@ -40,6 +40,9 @@ from .outcomes import Continue, Lost, NextAttempt, Restart, Resume, Retry, Strea
 if TYPE_CHECKING:
     from .legacy.cursor import Cursor
 
+SHARED = 0
+"""The number of a stream that belongs to no request."""
+
 _MAX_RETRY = 86_400.0
 """Seconds. A server can send any number, and selectors raise if a timeout is too long."""
 
@@ -65,7 +68,7 @@ class Stream:
     """Decides when and how to reconnect."""
 
     number: int
-    """The number of its request; 0 for the standalone stream."""
+    """The number of its request; SHARED if it belongs to none."""
     _policy: ReconnectPolicy
     _jitter: Callable[[], float]
     cursor: Cursor | None

@@ -14,7 +14,7 @@ from __future__ import annotations
 import attrs
 
 from ...timers import Timer, TimerTable
-from ..exchange import Exchange
+from ..exchange import Exchange, ForEventStream
 from ..legacy.endpoint import endpoint_from
 from ..outcomes import (
     Ended,
@@ -45,6 +45,10 @@ class HttpSse:
     _timers: TimerTable
     ping: PendingRequest | None = attrs.field(default=None, init=False)
     """The ``ping`` that tests the stream while it is silent; None if there is none."""
+
+    def open(self, now: float) -> None:
+        """Open the stream."""
+        self._http.open(ForEventStream(), b"GET", stream=self.stream, now=now)
 
     def receive(self, exchange: Exchange, outcome: ReaderOutcome) -> EventStreamOutcome | None:
         """Return what an outcome of the HTTP response means; None for nothing.
