@@ -201,6 +201,8 @@ class Peer(StoreOperation):
     """The number of the last entry of its lease that was seen."""
     _alive_at: float = attrs.field(init=False)
     """When that entry was seen, or the store could not be read or written."""
+    _read_at: float = attrs.field(default=-math.inf, init=False)
+    """When the latest read began. An entry that it does not have may be stored since then."""
     _asked_at: float = attrs.field(default=-math.inf, init=False)
     """Time of day at which the latest read began."""
     _known_at: float = attrs.field(default=-math.inf, init=False)
@@ -229,6 +231,7 @@ class Peer(StoreOperation):
         most = self._peers.core.limits.max_stored_bytes
         key = lease_key(self.instance)
         clock = self._peers.core.options.wall_clock
+        self._read_at = self._peers.core.now
         if clock is not None:
             self._asked_at = clock()
         self._peers.logs.read(key, self._seq, self, limit=1, max_bytes=most)
@@ -249,7 +252,7 @@ class Peer(StoreOperation):
         for name, follower in tuple(self.followers.items()):
             seen_at = max(self._alive_at, follower.since)
             is_dead = has_ended and not follower.is_patient
-            if is_dead or core.now >= seen_at + core.limits.lease_timeout:
+            if is_dead or self._read_at >= seen_at + core.limits.lease_timeout:
                 self._peers.leave(self.instance, name)
                 follower.on_death()
         if self.followers:

@@ -228,6 +228,30 @@ def test_a_read_that_was_under_way_while_an_instance_stood_still_judges_no_other
     assert not resumed.ended
 
 
+def test_a_lease_counts_as_it_was_when_it_was_read_not_when_the_page_came() -> None:
+    """Standing still for less than two entries of one's own lease is not noticed otherwise."""
+    first, second = instances = Instances()
+    _, call, (resumed,) = followed(first, second)
+    instances.wait(LEASE / 4)
+    wait(LEASE / 3, second)  # the first one stands still
+    second.store_works = second.leases_work = False
+    while not (reads := lease_reads(second)):
+        second.wait(0.25)
+        for effect in [each for each in second.waiting if each not in lease_reads(second)]:
+            second.waiting.remove(effect)
+            second.perform_store_effect(effect)
+    second.now += LEASE / 2
+    second.store_works = second.leases_work = True
+    second.waiting.remove(reads[0])
+    second.perform_store_effect(reads[0])  # without the entry that is stored next
+    second.run_pending()
+    assert not resumed.ended
+    first.now = second.now
+    instances.wait(3 * LEASE)
+    assert call.is_running
+    assert not resumed.ended
+
+
 def test_an_instance_that_stops_is_not_waited_for() -> None:
     first, second = Instances()
     _, _, (resumed,) = followed(first, second)
