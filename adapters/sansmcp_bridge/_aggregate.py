@@ -10,11 +10,10 @@ import attrs
 
 import sansmcp
 from sansmcp.codecs import json
-from sansmcp.events import CallReceived, Connected, ListenReceived, ServerEvent
+from sansmcp.events import CallCancelled, CallReceived, Connected, ListenReceived, ServerEvent
 from sansmcp.messages import Params
 from sansmcp.relay import ToolFilter
 from sansmcp.skills import EXTENSION, GET, LIST, READ_DIRECTORY
-from sansmcp_loop import Task
 
 from ._link import Link
 from ._lists import (
@@ -50,10 +49,6 @@ class AggregateOwner(ListOwner, Protocol):
 
     def start_task(self, call: sansmcp.ServerCall, result: Awaitable[Any]) -> None:
         """Respond to a call with what an async function returns or raises."""
-
-    def start(self, work: Coroutine[Any, Any, None]) -> Task:
-        """Start a task that is cancelled when the server ends."""
-        ...
 
     def unexpected(self, error: Exception) -> None:
         """Log an exception that is a bug, with its traceback."""
@@ -107,6 +102,8 @@ class Aggregate:
         elif isinstance(event, ListenReceived):  # all servers are asked; none knows all resources
             event.request.acknowledge(event.request.uris, now=self._bridge.now())
         else:
+            if isinstance(event, CallCancelled) and event.call.driver is not None:
+                event.call.driver.cancel()  # it may wait for a list
             for link in self.links:
                 link.receive_server_event(event)
 
@@ -124,7 +121,7 @@ class Aggregate:
             self._refuse(call, _METHOD_NOT_FOUND, f"Method not found: {method[:100]}")
 
     def _start(self, call: sansmcp.ServerCall, work: Coroutine[Any, Any, None]) -> None:
-        self._bridge.start(self._answered(call, work))
+        call.driver = self._bridge.start(self._answered(call, work))
 
     async def _answered(self, call: sansmcp.ServerCall, work: Coroutine[Any, Any, None]) -> None:
         """Respond with an error to a call that cannot be relayed, whatever prevents it."""

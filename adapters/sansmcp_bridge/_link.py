@@ -241,8 +241,10 @@ class Link:
         self._has_handshake = has_handshake
         self._tools = tools
         self._relay: Relay | None = None
-        self._waiting: list[Callable[[str | None], None]] = []
-        """What to do when the connection is open, or has failed for a reason."""
+        self._waiting: dict[object, Callable[[str | None], None]] = {}
+        """What to do when the connection is open, or has failed for a reason. The keys are calls of
+        clients, which may be cancelled meanwhile, or objects that stand for nothing.
+        """
         self._is_connecting = False
         self._is_closed = False
         self._connection: Task | None = None
@@ -287,14 +289,17 @@ class Link:
         self._relay.connected(client.connected, now=self.bridge.now())
         self.bridge.upstream_changed(self)
 
-    def when_connected(self, work: Callable[[str | None], None]) -> None:
-        """Call ``work`` with None once the server is connected, or with why it is not."""
+    def when_connected(self, work: Callable[[str | None], None], of: object = None) -> None:
+        """Call ``work`` with None once the server is connected, or with why it is not.
+
+        ``of``: the call of a client for which it is done, unless that is cancelled before.
+        """
         if self.client is not None:
             work(None)
         elif self._is_closed:
             work(_ENDED)
         else:
-            self._waiting.append(work)
+            self._waiting[of or object()] = work
             self.connect()
 
     async def connected(self) -> str | None:
@@ -343,8 +348,8 @@ class Link:
     def _finish_waiting(self, why: str | None) -> None:
         """Do what waits for the connection, which is open, or does not exist for a reason."""
         self._is_connecting = False
-        waiting, self._waiting = self._waiting, []
-        for work in waiting:
+        waiting, self._waiting = self._waiting, {}
+        for work in waiting.values():
             work(why)
 
     def close(self) -> None:
@@ -366,6 +371,9 @@ class Link:
                 self.relay_call(call, call.request.params)
             case ClientNotified() if len(self._waiting) < _MAX_WAITING:
                 self.when_connected(lambda why: self._relay_event(event))
+            case CallCancelled(call):
+                self._waiting.pop(call, None)
+                self._relay_event(event)
             case _:
                 self._relay_event(event)
 
@@ -382,7 +390,7 @@ class Link:
                 self._relay.relay_call(call, params, now=now)
                 self.bridge.upstream_changed(self)
 
-        self.when_connected(begin)
+        self.when_connected(begin, call)
 
     def _relay_event(self, event: ServerEvent) -> None:
         if self._relay is not None and self.client is not None:

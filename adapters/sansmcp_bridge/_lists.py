@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Coroutine, Iterable, Mapping, Sequence
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
@@ -15,6 +15,7 @@ from sansmcp.messages import Params
 from sansmcp.relay import ToolFilter
 from sansmcp.skills import EXTENSION, LIST, MANIFEST
 from sansmcp_local import SharedNames
+from sansmcp_loop import Task
 
 from ._link import Link
 from ._templates import literal_length
@@ -24,6 +25,9 @@ _MAX_PAGES = 100
 
 _MAX_BYTES = 4 * 1024 * 1024
 """Bytes of JSON of one list that are kept of one server. Large ones have some hundred KiB."""
+
+_MAX_CURSOR = 64 * 1024
+"""Characters of a cursor, since those of all pages are kept while a list is read."""
 
 _MAX_TEMPLATES, _MAX_TEMPLATE_TEXT = 1000, 64 * 1024
 """Templates that are kept of one server, and their characters. A URI that is in no list is compared
@@ -78,6 +82,10 @@ class ListOwner(Protocol):
 
     def run_pending(self) -> None:
         """Drive all machines."""
+
+    def start(self, work: Coroutine[Any, Any, None]) -> Task:
+        """Start a task that is cancelled when the server ends."""
+        ...
 
     def log(self, line: str) -> None:
         """Log a line."""
@@ -307,19 +315,24 @@ class MergedList:
         return any(self._kind.method in link.changed for link in self._links)
 
     async def _refresh(self) -> None:
-        """Read the list anew. Those who come while it is read share one further reading."""
-        waiting = self._next
-        if waiting is not None:
-            await waiting
-            return
-        waiting = self._next = asyncio.get_running_loop().create_future()
+        """Read the list anew. Those who come while it is read share one further reading.
+
+        It goes on for the others if the call of one of them is cancelled.
+        """
+        if self._next is None:
+            self._next = asyncio.get_running_loop().create_future()
+            self._owner.start(self._read_next(self._next))
+        await asyncio.shield(self._next)
+
+    async def _read_next(self, end: asyncio.Future[None]) -> None:
         try:
             async with self._lock:
                 self._next = None
                 await self._read_all()
-        finally:
-            self._next = None if self._next is waiting else self._next
-            waiting.set_result(None)
+        except Exception as error:  # a bug: the calls that wait are answered
+            end.set_exception(error)
+        else:
+            end.set_result(None)
 
     async def _read_all(self) -> None:
         self._read_at = self._owner.now()
@@ -449,6 +462,8 @@ class _Reading:
         cursor = page.get("nextCursor")
         if not isinstance(cursor, str):
             self.is_open = False
+        elif len(cursor) > _MAX_CURSOR:
+            self._cut(f"has a cursor of more than {_MAX_CURSOR >> 10} KiB")
         elif cursor in self._cursors:
             self._cut("repeats a cursor")
         elif len(self._cursors) == _MAX_PAGES - 1:
@@ -461,6 +476,10 @@ class _Reading:
         if not isinstance(name, str) or name in self.items or self.is_cut:
             return
         if self._tools is not None and self._tools.denies(name):
+            return
+        longest = self._link.bridge.core.limits.max_uri_length
+        if len(name) > longest:  # clients could not use it, and names are kept for long
+            self.lost.append(f"{name[:100]!r}: it has more than {longest} characters")
             return
         try:
             size = len(json.encode(fields))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 from collections import Counter
 from collections.abc import Mapping
@@ -18,6 +19,7 @@ import sansmcp_asyncio
 from sansmcp import JsonRpcError
 from sansmcp.events import Reconnecting
 from sansmcp.relay import ToolFilter
+from sansmcp.server.calls import RunningCall
 from sansmcp_asyncio import Call
 from sansmcp_bridge import Bridge, Upstream, _lists, open_bridge
 from sansmcp_bridge._templates import literal_length
@@ -239,7 +241,10 @@ def test_no_template_of_a_server_raises(template: str, uri: str) -> None:
     ("templates", "reason"),
     [
         ([f"a{n}:{{x}}" for n in range(1001)], "has more than 1000 templates"),
-        (["a0:{x}", "b:{x}" + "x{y}" * 16_384], "has templates of more than 64 KiB"),
+        (
+            ["a0:{x}", *(f"b{n}:{{x}}{'x{y}' * 2000}" for n in range(9))],
+            "has templates of more than 64 KiB",
+        ),
     ],
 )
 def test_a_uri_in_no_list_is_compared_with_few_templates(templates: list[str], reason: str) -> None:
@@ -393,6 +398,109 @@ def test_a_large_list_is_bounded_and_sent_in_pages() -> None:
     bridged({"one": named("one", "small"), "large": large}, use, log=lines.append)
     assert "large: tools/list has more than 4 MiB; the rest is left out" in lines
     assert sent < 10
+
+
+async def calls_left(most: int) -> None:
+    """Wait until the process has so few calls of tools."""
+
+    def are_left() -> bool:
+        gc.collect()
+        calls = [each for each in gc.get_objects() if type(each) is RunningCall]
+        return sum(each.request.method == "tools/call" for each in calls) > most
+
+    while are_left():  # at most for as long as the test
+        await asyncio.sleep(0.02)
+
+
+async def make_and_cancel(client: sansmcp_asyncio.Client, name: str) -> None:
+    """Make calls, and cancel them when the bridge has all of them."""
+    calls = [asyncio.ensure_future(client.call_tool(name)) for _ in range(20)]
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(asyncio.shield(calls[-1]), 0.5)
+    for each in calls:
+        each.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+
+
+def test_calls_that_are_cancelled_wait_for_no_list_and_take_none_from_others() -> None:
+    good, evil = Changing("good", "pay"), sansmcp.App("evil")
+    begun, gate = asyncio.Event(), asyncio.Event()
+
+    @evil.handler("tools/list")
+    async def list_tools(call: Call) -> Any:
+        begun.set()
+        await gate.wait()
+        return {"tools": []}
+
+    async def use(bridge: Bridge, _: Any) -> None:
+        async with (
+            sansmcp_asyncio.connect(bridge.url, versions=(NEW,)) as attacker,
+            sansmcp_asyncio.connect(bridge.url, versions=(NEW,)) as client,
+        ):
+            reading = asyncio.ensure_future(attacker.list_tools())
+            await begun.wait()
+            waiting = asyncio.ensure_future(text_of(client, "pay"))
+            await make_and_cancel(attacker, "unknown")
+            await calls_left(1)
+            reading.cancel()
+            gate.set()
+            assert await waiting == "good: pay"
+
+    bridged({"good": good.app, "evil": evil}, use)
+
+
+def test_calls_that_are_cancelled_wait_for_no_connection() -> None:
+    async def main() -> None:
+        gate = asyncio.Event()
+        gate.set()
+
+        async def authenticate(head: Any, connection: Any) -> str:
+            await gate.wait()
+            return "user"
+
+        app = Changing("good", "pay").app
+        async with AsyncExitStack() as stack:
+            serving = await stack.enter_async_context(
+                sansmcp_asyncio.serve(app, http=LOCAL, authenticate=authenticate)
+            )
+            bridge = await stack.enter_async_context(
+                open_bridge([Upstream("good", serving.url)], http=LOCAL)
+            )
+            gate.clear()
+            async with sansmcp_asyncio.connect(bridge.url, versions=(OLD,)) as client:
+                await make_and_cancel(client, "pay")
+                await calls_left(0)
+                gate.set()
+                assert await text_of(client, "pay") == "good: pay"
+
+    run(main())
+
+
+@pytest.mark.parametrize("what", ["cursor", "name"])
+def test_what_a_server_makes_too_long_is_not_kept(what: str) -> None:
+    """Cursors are kept while a list is read, names for as long as the bridge runs."""
+    good, evil = Changing("good", "pay"), sansmcp.App("evil")
+    lines: list[str] = []
+    pages = 0
+
+    @evil.handler("tools/list")
+    def list_tools(call: Call) -> Any:
+        nonlocal pages
+        pages += 1
+        tools = [{"name": f"t{pages}", "inputSchema": {"type": "object"}}]
+        if what == "cursor":
+            return {"tools": tools, "nextCursor": f"{pages}{'c' * 65536}"}
+        tools[0]["name"] = "n" * 8193
+        return {"tools": [*tools, {**tools[0], "name": "t1"}]}
+
+    async def use(bridge: Bridge, _: Any) -> None:
+        async with sansmcp_asyncio.connect(bridge.url) as client:
+            assert await names_of(client) == ["pay", "t1"]
+
+    bridged({"good": good.app, "evil": evil}, use, log=lines.append)
+    assert pages == 1
+    why = "has a cursor of more than 64 KiB" if what == "cursor" else "more than 8192 characters"
+    assert any(why in line for line in lines)
 
 
 def test_the_lists_of_many_sessions_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
