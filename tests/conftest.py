@@ -7,6 +7,7 @@ import importlib.util
 import os
 import signal
 import sys
+import zlib
 from collections.abc import Generator
 from pathlib import Path
 
@@ -83,6 +84,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="FILE",
         help="write which files have only tests that passed, for a run that leaves them out",
     )
+    parser.addoption(
+        "--draw",
+        type=int,
+        nargs=2,
+        default=(1, 0),
+        metavar=("N", "SEED"),
+        help="run one of N tests, drawn by the seed",
+    )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -92,6 +101,13 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             items=[item for item in items if not wanted & _requirements_of(item)]
         )
         items[:] = [item for item in items if wanted & _requirements_of(item)]
+    one_of, seed = config.getoption("--draw")
+    if one_of > 1:
+        drawn: dict[bool, list[pytest.Item]] = {False: [], True: []}
+        for item in items:
+            drawn[zlib.crc32(f"{seed} {item.nodeid}".encode()) % one_of == 0].append(item)
+        config.hook.pytest_deselected(items=drawn[False])
+        items[:] = drawn[True]
 
 
 def _requirements_of(item: pytest.Item) -> set[object]:
