@@ -20,6 +20,7 @@ from sansmcp.http11.proxy import Proxies, Proxy, Tunnel
 from sansmcp_local import (
     UNIX_DELAYS,
     allowed_addresses,
+    client_context,
     connect_failure,
     connect_unix,
     is_readable,
@@ -195,7 +196,7 @@ class Pool(sansmcp.ConnectionPool):
 
     def _context(self, url: sansmcp.Url) -> ssl.SSLContext | None:
         if url.scheme == "https" and self._ssl_context is None:
-            self._ssl_context = ssl.create_default_context()
+            self._ssl_context = client_context()
         return self._ssl_context if url.scheme == "https" else None
 
 

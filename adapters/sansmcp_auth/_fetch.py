@@ -11,7 +11,7 @@ from sansmcp.addresses import AddressClass, AddressPolicy, literal_address
 from sansmcp.http11.proxy import Tunnel
 from sansmcp.tokens.claims import Undecided
 from sansmcp.tokens.fetch import FetchedResponse, FetchRequest
-from sansmcp_local import ENVIRONMENT, proxies_of
+from sansmcp_local import ENVIRONMENT, client_context, proxies_of, verification_advice
 
 _PIECE = 65536
 
@@ -62,7 +62,7 @@ def fetch(
             if through is not None:
                 _open_tunnel(connected, Tunnel(through, url), deadline, timeout)
             if url.scheme == "https":
-                context = ssl_context or ssl.create_default_context()
+                context = ssl_context or client_context()
                 connected.settimeout(_rest(deadline))
                 connected = context.wrap_socket(connected, server_hostname=url.host)
             with closing(connected):
@@ -70,6 +70,9 @@ def fetch(
                 while not response.is_complete:
                     connected.settimeout(_rest(deadline))
                     response.receive_data(connected.recv(_PIECE))
+    except ssl.SSLCertVerificationError as error:
+        advice = verification_advice(error, "the ssl_context of fetch")
+        raise Undecided(f"{url.shown}: {error}; {advice}") from error
     except (OSError, UnicodeError, Undecided) as error:  # UnicodeError: a label of the host
         raise Undecided(f"{url.shown}: {error}") from error
     return response

@@ -17,6 +17,7 @@ from sansmcp.http11.proxy import Proxy, ProxyRefused, Tunnel
 from sansmcp_local import (
     UNIX_DELAYS,
     allowed_addresses,
+    client_context,
     connect_unix,
     connection_info,
     peer_address,
@@ -186,7 +187,7 @@ def _connect(
         if url.scheme == "https":
             if proxy is not None:
                 yield from _open_tunnel(SocketStream(connecting), Tunnel(proxy, url), patience)
-            context = ssl_context or ssl.create_default_context()
+            context = ssl_context or client_context()
             connecting = context.wrap_socket(
                 connecting, server_hostname=url.host, do_handshake_on_connect=False
             )

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 _LIBRARIES = ("httpx", "httpx2")
 
+_AUTHORITIES = "the ssl_context that verify= of the httpx client takes"
+"""The setting that names authorities to trust."""
 _POOL_TIMEOUT = 30.0
 """Seconds that a request waits for a connection if the HTTP client has no pool timeout."""
 
@@ -138,7 +140,7 @@ def connection_lost_from(
     if isinstance(error, RuntimeError) and http.is_closed:  # it was before the request
         return sansmcp.ConnectionLost(text, Unsent.PERMANENT)
     if isinstance(error, (library.ConnectError, library.ConnectTimeout)):
-        return sansmcp.ConnectionLost(*connect_failure(error, text, url))
+        return sansmcp.ConnectionLost(*connect_failure(error, text, url, authorities=_AUTHORITIES))
     if isinstance(error, library.RemoteProtocolError) and url.startswith("http:"):
         text += "; if the server speaks TLS, write https:// instead of http://"
     return sansmcp.ConnectionLost(text)

@@ -9,7 +9,7 @@
 * Connections: :class:`ByteConnection`, :func:`pull`, :func:`is_readable`,
   :func:`connection_info`, :func:`peer_address`, :func:`principal_of`, :func:`set_options`,
   :func:`allowed_addresses`, :func:`connect_unix`, :func:`connect_failure`, :func:`lost_reason`,
-  :func:`number_of`, :func:`text_of`.
+  :func:`client_context`, :func:`verification_advice`, :func:`number_of`, :func:`text_of`.
 * Server processes of clients: :class:`ServerProcess`, :class:`ChildProcess`,
   :class:`ProcessGroup`, :func:`process_arguments`, :func:`environment_of`, ``APART``,
   :func:`command_on_windows`, :func:`start_failure`, :func:`from_pipe`, :func:`to_pipe`.
@@ -28,6 +28,7 @@ from typing import TYPE_CHECKING
 from sansmcp import _lazy
 
 if TYPE_CHECKING:
+    from ._certificates import client_context
     from ._client import (
         ENVIRONMENT,
         ClientParts,
@@ -38,7 +39,13 @@ if TYPE_CHECKING:
         proxies_of,
     )
     from ._command_line import unknown_options
-    from ._failures import connect_failure, lost_reason, number_of, text_of
+    from ._failures import (
+        connect_failure,
+        lost_reason,
+        number_of,
+        text_of,
+        verification_advice,
+    )
     from ._interrupts import interrupts_kept, ki_protected, ki_unprotected, wait_in_parts
     from ._json import load_json
     from ._listening import BACKLOG, address_of, host_of_url, listen
@@ -85,6 +92,7 @@ else:
     __getattr__, __dir__ = _lazy.names(
         globals(),
         {
+            "._certificates": ("client_context",),
             "._client": (
                 "ENVIRONMENT",
                 "ClientParts",
@@ -95,7 +103,13 @@ else:
                 "proxies_of",
             ),
             "._command_line": ("unknown_options",),
-            "._failures": ("connect_failure", "lost_reason", "number_of", "text_of"),
+            "._failures": (
+                "connect_failure",
+                "lost_reason",
+                "number_of",
+                "text_of",
+                "verification_advice",
+            ),
             "._interrupts": (
                 "interrupts_kept",
                 "ki_protected",
@@ -177,6 +191,7 @@ __all__ = [
     "address_of",
     "allowed_addresses",
     "announce",
+    "client_context",
     "client_parts",
     "command_on_windows",
     "connect_failure",
@@ -217,5 +232,6 @@ __all__ = [
     "text_of",
     "to_pipe",
     "unknown_options",
+    "verification_advice",
     "wait_in_parts",
 ]

@@ -13,6 +13,8 @@ import sansmcp
 from sansmcp.http import Unsent
 from sansmcp.http11.proxy import Proxy, ProxyRefused
 
+from ._certificates import shown_certificate
+
 _NO_NAME = {getattr(socket, name) for name in ("EAI_NONAME", "EAI_NODATA") if hasattr(socket, name)}
 """The errors of a host name that does not exist; EAI_AGAIN is that of a name server."""
 _NO_LISTENER = (errno.ECONNREFUSED, errno.ENOENT)
@@ -53,7 +55,12 @@ _TEMPORARY_TLS = (ssl.SSLEOFError, ssl.SSLZeroReturnError, ssl.SSLSyscallError)
 
 
 def connect_failure(
-    error: BaseException, text: str, url: str, proxy: Proxy | None = None
+    error: BaseException,
+    text: str,
+    url: str,
+    proxy: Proxy | None = None,
+    *,
+    authorities: str = "ca_file (--ca)",
 ) -> tuple[str, Unsent]:
     """Return the reason for logs and errors, and what another attempt is good for.
 
@@ -63,8 +70,9 @@ def connect_failure(
         text: the text of the error.
         url: the URL of the server.
         proxy: the proxy that the connection goes through; None if it is direct.
+        authorities: the setting that names authorities to trust.
     """
-    reason, unsent = _failure(error, text, sansmcp.Url.parse(url).host, proxy)
+    reason, unsent = _failure(error, text, sansmcp.Url.parse(url).host, proxy, authorities)
     if proxy is None or isinstance(error, ProxyRefused):
         return reason, unsent
     return f"through the proxy {proxy.shown}: {reason}", unsent
@@ -86,17 +94,24 @@ def lost_reason(error: BaseException, text: str) -> tuple[str, Unsent | None]:
     return text, None
 
 
-def _verification_advice(error: ssl.SSLCertVerificationError) -> str:
-    """Return what to do about a certificate that was refused."""
+def verification_advice(error: ssl.SSLCertVerificationError, authorities: str) -> str:
+    """Return what is known about a certificate that was refused, and what to do about it.
+
+    Args:
+        error: what the handshake has raised.
+        authorities: the setting that names authorities to trust.
+    """
     code = getattr(error, "verify_code", 0)
     if code in _WRONG_NAME:
-        return "the certificate is for other names: write the name that the server has"
-    if code in _WRONG_TIME:
-        return "who runs the server has to renew it, or the clock of this machine is wrong"
-    return (
-        "to trust its authority, name the file with the authority's certificate: ca_file (--ca), "
-        "or the environment variable SSL_CERT_FILE"
-    )
+        advice = "the certificate is for other names: write the name that the server has"
+    elif code in _WRONG_TIME:
+        advice = "who runs the server has to renew it, or the clock of this machine is wrong"
+    else:
+        advice = (
+            "to trust its authority, name the file with the authority's certificate: "
+            f"{authorities}, or the environment variable SSL_CERT_FILE"
+        )
+    return "; ".join(filter(None, (shown_certificate(error), advice)))
 
 
 def _certificate_alert(error: BaseException) -> str | None:
@@ -109,13 +124,15 @@ def _certificate_alert(error: BaseException) -> str | None:
     return "the server refuses the certificate of the client (cert, --cert)"
 
 
-def _failure(error: BaseException, text: str, host: str, proxy: Proxy | None) -> tuple[str, Unsent]:
+def _failure(
+    error: BaseException, text: str, host: str, proxy: Proxy | None, authorities: str
+) -> tuple[str, Unsent]:
     causes = list(_causes(error))
     for cause in causes:
         if isinstance(cause, ProxyRefused):
             return text, Unsent.PERMANENT if cause.is_permanent else Unsent.UNREACHABLE
         if isinstance(cause, ssl.SSLCertVerificationError):
-            return f"{text}; {_verification_advice(cause)}", Unsent.PERMANENT
+            return f"{text}; {verification_advice(cause, authorities)}", Unsent.PERMANENT
         if (alert := _certificate_alert(cause)) is not None:
             return f"{text}; {alert}", Unsent.PERMANENT
         if isinstance(cause, ssl.SSLError) and not isinstance(cause, _TEMPORARY_TLS):

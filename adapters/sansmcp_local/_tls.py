@@ -8,6 +8,8 @@ from typing import TypeAlias
 
 import sansmcp
 
+from ._certificates import client_context
+
 FilePath: TypeAlias = str | os.PathLike[str]
 
 
@@ -29,7 +31,7 @@ def tls_context(
             "ca_file and cert are instead of ssl_context; load them into it, by "
             "load_verify_locations() and load_cert_chain()"
         )
-    context = ssl.create_default_context()
+    context = client_context()
     try:
         if ca_file is not None:
             context.load_verify_locations(cafile=ca_file)

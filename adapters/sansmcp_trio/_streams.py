@@ -13,7 +13,14 @@ import trio
 import sansmcp
 from sansmcp.addresses import AddressPolicy
 from sansmcp.http11.proxy import Proxy, Tunnel
-from sansmcp_local import UNIX_DELAYS, allowed_addresses, connect_unix, connection_info, set_options
+from sansmcp_local import (
+    UNIX_DELAYS,
+    allowed_addresses,
+    client_context,
+    connect_unix,
+    connection_info,
+    set_options,
+)
 
 from ._stdio import StdioStream
 
@@ -54,7 +61,7 @@ async def open_stream(
             raise
     stream = trio.SSLStream(
         plain,
-        ssl_context or ssl.create_default_context(),
+        ssl_context or client_context(),
         server_hostname=url.host,
         https_compatible=True,
     )

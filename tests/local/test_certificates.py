@@ -16,17 +16,27 @@ import attrs
 import pytest
 import trustme
 from cryptography import x509
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.serialization import (
     BestAvailableEncryption,
     Encoding,
+    NoEncryption,
     PrivateFormat,
     load_pem_private_key,
 )
+from cryptography.x509.oid import NameOID
 
 import sansmcp
 import sansmcp_blocking
 from sansmcp_cli import example
-from sansmcp_local import client_parts, connect_failure, lost_reason
+from sansmcp_local import (
+    client_context,
+    client_parts,
+    connect_failure,
+    lost_reason,
+    verification_advice,
+)
 
 from ..asyncio.adapter_under_test import AsyncioClients
 from ..blocking.adapter_under_test import BlockingClients
@@ -189,6 +199,17 @@ def test_a_server_refuses_the_certificate(adapter: str, company: Company, tmp_pa
     assert "the server refuses the certificate of the client" in failed
 
 
+SHOWS_CERTIFICATES = ssl.OPENSSL_VERSION_INFO >= (3,)
+"""Before, OpenSSL keeps no certificate of a handshake that has failed."""
+
+
+def name_of(authority: trustme.CA) -> str:
+    """The name of an authority, as errors have it."""
+    subject = x509.load_pem_x509_certificate(authority.cert_pem.bytes()).subject
+    (unit,) = subject.get_attributes_for_oid(NameOID.ORGANIZATIONAL_UNIT_NAME)
+    return f"OU={unit.value!s}"
+
+
 @pytest.mark.parametrize("adapter", ADAPTERS)
 @pytest.mark.parametrize(
     ("issued", "trusts", "advice"),
@@ -211,6 +232,79 @@ def test_the_certificate_of_the_server_is_refused(
         failed = failure(adapter, url, ca_file=company.ca_file if trusts else None)
     assert advice in failed
     assert ("authority" in failed.partition("; ")[2]) is not trusts
+    assert ("ca_file (--ca)" in failed) is not trusts
+    if SHOWS_CERTIFICATES:
+        assert f"the certificate names {issued.get('identity', '127.0.0.1')!r}, and" in failed
+        assert name_of(company.authority) in failed.partition("is signed by")[2]
+
+
+def refused(server: ssl.SSLContext) -> str:
+    """The error of a client that does a handshake in memory."""
+    to_client, to_server = ssl.MemoryBIO(), ssl.MemoryBIO()
+    client = client_context().wrap_bio(to_client, to_server, server_hostname="mcp.example")
+    peer = server.wrap_bio(to_server, to_client, server_side=True)
+    with pytest.raises(ssl.SSLCertVerificationError) as failed:
+        for each in (client, peer, client):
+            with contextlib.suppress(ssl.SSLWantReadError):
+                each.do_handshake()
+    return verification_advice(failed.value, "ca_file")
+
+
+@pytest.mark.skipif(not SHOWS_CERTIFICATES, reason="needs OpenSSL 3")
+def test_all_authorities_of_a_chain_are_named() -> None:
+    """The one to trust is the last; the certificate itself is signed by the first."""
+    root = trustme.CA()
+    between = root.create_child_ca()
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    show(server, between.issue_cert("a.example", "10.0.0.1"))
+    shown = refused(server)
+    assert "the certificate names 'a.example', '10.0.0.1', and is signed by" in shown
+    assert 0 < shown.index(name_of(between)) < shown.index(name_of(root))
+
+
+def self_signed(subject: str, names: list[str]) -> ssl.SSLContext:
+    """A server with a certificate that no authority has signed."""
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, subject)])
+    key, now = ec.generate_private_key(ec.SECP256R1()), datetime.now(timezone.utc)
+    builder = x509.CertificateBuilder(name, name, key.public_key(), x509.random_serial_number())
+    builder = builder.not_valid_before(now).not_valid_after(now + timedelta(days=1))
+    if names:
+        others = x509.SubjectAlternativeName([x509.DNSName(each) for each in names])
+        builder = builder.add_extension(others, critical=False)
+    certificate = builder.sign(key, SHA256())
+    pem = certificate.public_bytes(Encoding.PEM) + key.private_bytes(
+        Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()
+    )
+    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    with trustme.Blob(pem).tempfile() as path:
+        server.load_cert_chain(path)
+    return server
+
+
+@pytest.mark.skipif(not SHOWS_CERTIFICATES, reason="needs OpenSSL 3")
+def test_a_certificate_cannot_fill_or_control_the_terminal() -> None:
+    names = ["\x1b[2J.example", "b" * 5000, *(f"{number}.example" for number in range(2000))]
+    shown = refused(self_signed("\x1b]0;\u202egnp\u3164.exe\x07", names))
+    assert shown.isprintable()
+    assert "\\x1b[2J.example" in shown
+    assert "'2.example' and 1997 more, and is signed by 'CN=\\x1b]0;\\u202egnp\\u3164.exe" in shown
+    assert len(shown) < 1000
+
+
+@pytest.mark.skipif(not SHOWS_CERTIFICATES, reason="needs OpenSSL 3")
+def test_a_certificate_without_names() -> None:
+    shown = refused(self_signed("mcp.example", []))
+    assert "the certificate names nothing, and is signed by 'CN=mcp.example'" in shown
+
+
+def test_the_command_names_the_certificate(company: Company) -> None:
+    with refusing(company, identity="mcp.corp.example") as url:
+        listed = run_in_process("list", url)
+    assert listed.status == 1
+    assert "--ca" in listed.err
+    if SHOWS_CERTIFICATES:
+        assert "'mcp.corp.example'" in listed.err
+        assert name_of(company.authority) in listed.err
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,7 @@ def test_a_certificate_that_is_not_trusted(connect: Connect) -> None:
     with listening(talk) as port:
         error = failure(connect, f"https://127.0.0.1:{port}/mcp")
     assert "SSL_CERT_FILE" in str(error)
+    assert ("verify= of the httpx client" in str(error)) is (connect is on_httpx)
 
 
 @pytest.mark.parametrize("connect", ADAPTERS)
