@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import httpx
@@ -12,15 +13,15 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Mount
 
-from sansmcp import Refusal, SecurityPolicy
+from sansmcp import ProtectedResource, Refusal, SecurityPolicy
 from sansmcp_asgi import asgi_app
 
+from ..django_site import ORIGIN, PAGE, asgi_site
 from ..tool_app import ToolApp
 from .conftest import Host
 from .loops import PATIENCE
 from .test_mounting import CALL, HEADERS, INITIALIZE
 
-ORIGIN = "https://app.example.com"
 PREFLIGHT = {
     "access-control-request-method": "POST",
     "access-control-request-headers": "authorization,content-type,mcp-param-city,mcp-session-id",
@@ -34,15 +35,23 @@ def authenticate(head: Any, connection: Any) -> Any:
     return "ada" if head.values(b"authorization") else Refusal()
 
 
+PROTECTED: Any = {
+    "authenticate": authenticate,
+    "protected_resource": ProtectedResource(
+        resource="http://localhost/mcp", authorization_servers=("https://login.example.com",)
+    ),
+}
+
+
 def by_the_setting(world: ToolApp) -> Any:
     policy = SecurityPolicy(allowed_origins=(ORIGIN,), cors=True)
-    mcp = asgi_app(world.app, policy=policy, authenticate=authenticate)
+    mcp = asgi_app(world.app, policy=policy, **PROTECTED)
     return Starlette(routes=[Mount("/", mcp)])
 
 
 def by_a_middleware(world: ToolApp) -> Any:
     policy = SecurityPolicy(allowed_origins=(ORIGIN,))
-    mcp = asgi_app(world.app, policy=policy, authenticate=authenticate)
+    mcp = asgi_app(world.app, policy=policy, **PROTECTED)
     pages = Middleware(
         CORSMiddleware,
         allow_origins=[ORIGIN],
@@ -77,7 +86,8 @@ async def test_a_page_uses_the_server(host: Host, world: ToolApp, serve: Any) ->
 
             refused = await http.post("/mcp", json=INITIALIZE)
             check_readable(refused)
-            assert (refused.status_code, refused.headers["www-authenticate"]) == (401, "Bearer")
+            assert refused.status_code == 401
+            assert refused.headers["www-authenticate"].startswith("Bearer resource_metadata=")
 
             opened = await http.post("/mcp", json=INITIALIZE, headers=USER)
             check_readable(opened)
@@ -88,3 +98,29 @@ async def test_a_page_uses_the_server(host: Host, world: ToolApp, serve: Any) ->
                 check_readable(stream)
                 assert stream.headers["content-type"] == "text/event-stream"
             check_readable(await http.get("/elsewhere", headers=USER))
+            metadata = await http.get("/.well-known/oauth-protected-resource")
+            assert metadata.status_code == 200
+            assert len(metadata.headers.get_list("access-control-allow-origin")) == 1
+
+
+async def _beside_django(world: ToolApp) -> None:
+    mcp = Mount("/tools", by_the_setting(world))
+    transport = httpx.ASGITransport(Starlette(routes=[mcp, Mount("/", asgi_site())]))
+    headers = {**HEADERS, "origin": ORIGIN}
+    async with httpx.AsyncClient(
+        transport=transport, base_url="http://localhost", headers=headers
+    ) as http:
+        page = await http.get(PAGE)
+        assert (page.status_code, page.text) == (200, "a page of Django")
+        assert page.headers.get_list("access-control-allow-origin") == [ORIGIN]
+        asked = await http.options("/tools/mcp", headers=PREFLIGHT)
+        assert asked.headers.get_list("access-control-allow-origin") == [ORIGIN]
+        for more, status in (({}, 401), (USER, 200)):
+            opened = await http.post("/tools/mcp", json=INITIALIZE, headers=more)
+            check_readable(opened)
+            assert opened.status_code == status
+
+
+def test_a_page_uses_a_server_beside_django(world: ToolApp) -> None:
+    """The middleware of Django sees the requests of its own site only. It needs asyncio."""
+    asyncio.run(_beside_django(world))
