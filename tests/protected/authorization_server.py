@@ -19,6 +19,7 @@ import httpx
 
 from ..node import NODE, install_or_skip
 from ..ports import free_port
+from .proofs import proof
 
 _FOLDER = Path(__file__).parent
 REDIRECT = "http://127.0.0.1:1/callback"
@@ -60,6 +61,12 @@ class AuthorizationServer:
         """The token of a program that acts for itself."""
         form = {"grant_type": "client_credentials", "resource": resource, "scope": scope}
         return self._token(form, auth=("robot", "robot-secret"))
+
+    def bound_token(self, resource: str, scope: str = "use read") -> str:
+        """The token of the program, bound to :data:`~.proofs.KEY`."""
+        form = {"grant_type": "client_credentials", "resource": resource, "scope": scope}
+        made = proof("", htu=f"{self.issuer}/token", ath=None)
+        return self._token(form, auth=("robot", "robot-secret"), headers={"dpop": made})
 
     def user_token(self, resource: str, scope: str = "use read") -> str:
         """The token of a client that acts for ada."""

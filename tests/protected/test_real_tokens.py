@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import Any
@@ -16,6 +17,7 @@ import sansmcp_blocking
 from ..messages import initialize
 from .authorization_server import AuthorizationServer
 from .conftest import ADAPTERS, who_app
+from .proofs import OTHER, proof
 
 pytestmark = pytest.mark.node
 requirement = pytest.mark.requirement
@@ -98,6 +100,36 @@ def test_tokens_of_people_and_programs(
         assert 'scope="use"' in lacking.headers["www-authenticate"]
         document = httpx.get(url.replace("/mcp", "/.well-known/oauth-protected-resource"))
         assert document.json()["authorization_servers"] == [issuer.issuer]
+
+
+@pytest.mark.parametrize("audience", VERIFIERS)
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_tokens_that_are_bound_to_a_key(
+    issuer: AuthorizationServer, adapter: str, audience: str
+) -> None:
+    """The key is in the JWT, or the authorization server tells it at its introspection endpoint."""
+    token = issuer.bound_token(audience)
+    is_jwt = audience == JWT
+    assert (token.count(".") == 2) is is_jwt
+
+    def attempt(scheme: str, *proofs: str) -> tuple[int, str]:
+        credentials = [("authorization", f"{scheme} {token}"), *(("dpop", each) for each in proofs)]
+        response = httpx.post(
+            url, json=initialize("2025-11-25", {}), headers=[*JSON.items(), *credentials]
+        )
+        found = re.search('error="([a-z_]+)"', response.headers.get("www-authenticate", ""))
+        return response.status_code, found[1] if found else ""
+
+    with serving(adapter, issuer, audience, VERIFIERS[audience](issuer)) as url:
+        good = proof(token, htu=audience)
+        assert attempt("DPoP", good) == (200, "")
+        assert attempt("DPoP", good) == (401, "invalid_dpop_proof")
+        assert attempt("DPoP") == (401, "invalid_dpop_proof")
+        assert attempt("DPoP", proof(token, OTHER, htu=audience)) == (401, "invalid_dpop_proof")
+        assert attempt("DPoP", proof("another", htu=audience)) == (401, "invalid_dpop_proof")
+        assert attempt("Bearer") == (401, "invalid_token")
+        assert attempt("Bearer", proof(token, htu=audience)) == (401, "invalid_token")
+        assert attempt("DPoP", proof(token, htu=audience)) == (200, "")
 
 
 def test_a_token_that_is_revoked(issuer: AuthorizationServer) -> None:

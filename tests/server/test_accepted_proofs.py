@@ -108,11 +108,14 @@ class User(str):
 
 def test_users_whose_names_are_lost_or_old_leave_nothing() -> None:
     server, users = Instance(max_names=50), weakref.WeakSet[User]()
-    for number in range(7):
-        users.add(user := User(f"user {number}"))
+
+    def use(user: User) -> None:
+        users.add(user)
         for _ in range(20):
             server.make(user)
-    del user
+
+    for number in range(7):
+        use(User(f"user {number}"))
     server.used.clear()
     assert len(users) == 7
     server.now += 2 * MAX_AGE + WAIT
