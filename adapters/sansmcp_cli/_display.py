@@ -15,7 +15,8 @@ import math
 import re
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -28,9 +29,9 @@ from sansmcp_local import load_json
 from ._output import print_line
 
 if TYPE_CHECKING:
-    from markdown_it import MarkdownIt
     from markdown_it.token import Token
     from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
+    from rich.markdown import Markdown
     from rich.progress import Progress, TaskID
 
 _LOOKS_LIKE_MARKDOWN = re.compile(
@@ -74,13 +75,12 @@ def _without_nan(value: Any) -> Any:
 
 def show_text(text: str) -> None:
     """Print text of a server, of any number of lines: as Markdown or JSON if it is that."""
-    console = console_of(sys.stdout)
+    console = console_of(sys.stdout) if len(text) <= _MAX_DRAWN else None
     if console is None:
         for line in text.expandtabs(8).splitlines() or [""]:
             print_line(line)
         return
     from rich.highlighter import JSONHighlighter
-    from rich.markdown import Markdown
     from rich.text import Text
 
     harmless = "\n".join(map(escape_controls, text.expandtabs(8).splitlines()))
@@ -89,50 +89,51 @@ def show_text(text: str) -> None:
     if indented is not None:
         drawn = JSONHighlighter()(Text(indented))
     elif _LOOKS_LIKE_MARKDOWN.search(harmless):
-        markdown = Markdown("", hyperlinks=False)
-        definitions: dict[str, Any] = {}
-        markdown.parsed = _parser().parse(harmless, definitions)  # rich keeps no definitions
-        drawn = markdown if _shows_all(markdown.parsed, definitions) else drawn
+        drawn = markdown_of(harmless, console) or drawn
     console.print(_Harmless(drawn))
 
 
+_MAX_DRAWN = 100_000
+"""Characters of a text that rich draws. It takes a second for 300,000; more in tables."""
+
 _LANGUAGE = re.compile(r"[\w+#.-]{0,20}")
+_LETTER = re.compile(r"[^\W_]|[^\x00-\x7f\s]")
 
 
-def _parser() -> MarkdownIt:
-    """Return the parser that rich uses."""
-    from markdown_it import MarkdownIt
+def markdown_of(text: str, console: Console) -> Markdown | None:
+    """Return Markdown, drawn; None if a part of it would not be seen, which can be the whole text.
 
-    return MarkdownIt().enable("strikethrough").enable("table")
-
-
-def _shows_all(tokens: Sequence[Token], found: Mapping[str, Any]) -> bool:
-    """Return True if rich shows everything in Markdown: what it leaves out can be the whole text.
-
-    It leaves out HTML, the addresses and titles of images (and cuts the text after them), titles of
-    links, what is written beside the language of a code block, and definitions of links but for the
-    address where it is used (``[text]: address "title"``).
-
-    Args:
-        tokens: what the parser has returned.
-        found: the environment of the parser, which has the definitions.
+    Parser and rich leave out HTML, the addresses of images (and cut the text after them), titles,
+    definitions, what is nested deeply or is not in one of as many columns as fit. So the letters
+    and digits are counted that are there, and that are drawn.
     """
-    addresses = set[object]()
-    for each in _all_tokens(tokens):
-        is_code = each.type == "fence" and not _LANGUAGE.fullmatch(each.info)
-        if is_code or each.type.startswith(("html", "image")) or "title" in each.attrs:
-            return False
-        addresses.add(each.attrs.get("href"))
-    definitions = found.get("references", {}).values()
-    return not found.get("duplicate_refs") and all(
-        each["href"] in addresses and not each["title"] for each in definitions
-    )
+    from markdown_it import MarkdownIt
+    from rich.markdown import Markdown
+
+    markdown = Markdown("", hyperlinks=False)
+    definitions: dict[str, Any] = {}
+    parser = MarkdownIt().enable("strikethrough").enable("table")  # as rich has it
+    tokens = markdown.parsed = parser.parse(text, definitions)
+    if definitions.get("references") or _columns(tokens) > console.width:
+        return None
+    named = "".join(each.info for each in tokens if _LANGUAGE.fullmatch(each.info))
+    drawn = "".join(each.text for each in console.render(markdown) if not each.control)
+    missing = _letters(text) - _letters(drawn) - _letters(named)
+    return None if missing else markdown
 
 
-def _all_tokens(tokens: Iterable[Token]) -> Iterator[Token]:
+def _columns(tokens: Sequence[Token]) -> int:
+    """Return the most columns that a table has: rich takes long for thousands."""
+    most = columns = 0
     for each in tokens:
-        yield each
-        yield from _all_tokens(each.children or ())
+        columns = columns + 1 if each.type == "th_open" else columns * (each.type != "tr_open")
+        most = max(most, columns)
+    return most
+
+
+def _letters(text: str) -> Counter[str]:
+    """Count the letters, and the digits together: rich numbers lists by itself."""
+    return Counter("0" if each.isdigit() else each for each in _LETTER.findall(text))
 
 
 def _indented(text: str) -> str | None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from sansmcp import JsonRpcError
+from sansmcp_cli._display import markdown_of
 from sansmcp_cli._form import interview
 
 from .conftest import command, run_in_process, serving
@@ -227,11 +230,11 @@ def test_markdown_and_json_are_drawn(url: str) -> None:
     assert "**" not in it.shown
     assert "\x1b]8" not in it.raw  # a link leads where it says, in plain sight
     assert "http://x.example/" in it.shown
-    text = "# Head [a]\n```python\nx\n```\n[a]: http://x.example/"
+    text = "# Head\n```python\nx\n```\n1. a\n1. b\n\n| c | d |\n|---|---|\n| e | \U0001f600 |"
     with at_terminal("call", url, "echo", f"text={text}") as it:
         assert it.end() == 0
-    assert "[a]" not in it.shown
-    assert "http://x.example/" in it.shown
+    assert "```" not in it.shown
+    assert "|---" not in it.shown
     with at_terminal("call", url, "echo", 'text={"a": [1]}') as it:
         assert it.end() == 0
     assert '{\n  "a": [\n    1\n  ]\n}' in it.shown
@@ -256,6 +259,29 @@ def test_markdown_of_which_something_is_not_drawn_is_shown_whole(url: str, text:
     with at_terminal("call", url, "echo", f"text={text}") as terminal:
         assert terminal.end() == 0
     assert text in terminal.shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "# b [x][hidden]\n\n[hidden]: http://x.example/",
+        f"{'> ' * 25}hidden",
+        "\n".join(f"{'  ' * each}- {each}" for each in range(12)),
+        "| b |\n|---|\n| c | hidden |",
+        f"|{'b|' * 30}\n|{'-|' * 30}\n|{'b|' * 28}hidden|hidden|",
+        f"|{'b|' * 30}\n|{'-|' * 30}\n|{'b|' * 29}\U0001f600|",
+    ],
+)
+def test_markdown_of_which_the_parser_or_rich_leaves_something_out_is_not_drawn(text: str) -> None:
+    console = Console(file=io.StringIO(), width=80)
+    assert markdown_of(text, console) is None
+    assert markdown_of("# b\n\n- **c**\n\n| d | e |\n|---|---|\n| 1 | 2 |", console)
+
+
+def test_a_text_that_would_take_long_to_draw_is_shown_as_it_is(url: str) -> None:
+    with at_terminal("call", url, "echo", f"text=# Head\n{'- x ' * 25_000}") as terminal:
+        assert terminal.end() == 0
+    assert terminal.shown.startswith("# Head\n- x - x")
 
 
 def test_no_character_of_a_server_acts_on_the_terminal(url: str) -> None:
