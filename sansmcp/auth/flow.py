@@ -1266,6 +1266,10 @@ class Flow:
         if url is None:
             text = "its metadata name no revocation_endpoint"
             raise AuthorizationFailed(text, reason="no_revocation_endpoint")
+        if origin_of(url) != origin_of(tokens.token_endpoint):
+            # Metadata may name the login and the tokens of another issuer, to get them in the end.
+            text = f"its metadata name a revocation_endpoint at another origin, {origin_of(url)}"
+            raise AuthorizationFailed(text, reason="foreign_revocation_endpoint")
         form = {"token": tokens.access_token, "token_type_hint": "access_token"}
         if tokens.refresh_token is not None:  # its access tokens are revoked along with it
             form = {"token": tokens.refresh_token, "token_type_hint": "refresh_token"}

@@ -74,6 +74,14 @@ def test_a_server_without_the_endpoint() -> None:
     assert (bench.urls, tokens_of(world)) == ([ASM], None)
 
 
+def test_tokens_go_to_no_other_origin_than_they_came_from() -> None:
+    """Metadata with the login and the tokens of an honest issuer, and an endpoint of their own."""
+    world = logged_in(revocation_endpoint="https://evil.example/revoke")
+    bench = log_out(world)
+    assert "a revocation_endpoint at another origin, https://evil.example" in str(bench.error)
+    assert (bench.urls, tokens_of(world)) == ([ASM], None)
+
+
 def test_metadata_without_pkce_are_enough() -> None:
     world = logged_in()
     document = {**SERVER, "revocation_endpoint": REVOKE}
