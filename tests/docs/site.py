@@ -53,6 +53,9 @@ _BOOST = {
 _NOT_SEARCHED = ("decisions/", "source/", "requirements.md", "history.md")
 """Pages that are not for who looks for a way to do something."""
 
+_OF_ONE_USE = ("agent-frameworks.md", "event-streams.md", "lambda.md")
+"""Pages whose titles have words of many questions, and which answer few of them."""
+
 _ROLE = re.compile(r":\w+:`~?\.?([\w.]+)`")
 
 
@@ -103,9 +106,11 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
 
 
 def on_page_markdown(markdown: str, *, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Point links at where their targets are on the site, and keep some pages out of the search."""
+    """Point links at where their targets are on the site, and rank pages in the search."""
     if page.file.src_uri.startswith(_NOT_SEARCHED):
         page.meta["search"] = {"exclude": True}
+    elif page.file.src_uri in _OF_ONE_USE:
+        page.meta["search"] = {"boost": 0.3}
     path = _checkout_path(page.file.src_uri)
     if path is None:
         return markdown

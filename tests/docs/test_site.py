@@ -184,7 +184,7 @@ def search(site: Path) -> Callable[[str], str]:
         ("cors", "questions.html"),
         ("fastmcp", "migrating.html"),
         ("error model", "questions.html"),
-        ("remove tools", "questions.html"),
+        ("remove tools", "tools.html"),
         ("see messages", "questions.html"),
         ("type client", "questions.html"),
         ("server restarts", "questions.html"),
@@ -192,6 +192,12 @@ def search(site: Path) -> Callable[[str], str]:
         ("lifespan", "questions.html"),
         ("docker", "containers.html"),
         ("stability", "stability.html"),
+        ("migrate", "questions.html"),
+        ("throttle", "questions.html"),
+        ("parallel", "questions.html"),
+        ("elicitation", "questions.html"),
+        ("headers", "questions.html"),
+        ("add tool", "tools.html"),
     ],
 )
 def test_a_page_for_users_is_found_first(
