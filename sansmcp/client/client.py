@@ -1,9 +1,9 @@
 """The client machine: commands in, effects and events out.
 
 The application calls commands (``call``, ``notify``, ``respond``, ``cancel``, ``close``). The
-machine returns effects, the HTTP requests to make (``OpenExchange``, ``AbortExchange``). The driver
-performs them, and feeds the parts of each response with the number of its exchange. Events report
-the outcomes to the application.
+machine returns effects: the HTTP requests to make (``OpenExchange``, ``AbortExchange``), or what to
+do with the server process. The driver performs them, and feeds the parts of each response with the
+number of its exchange, or the parts of the process. Events report the outcomes to the application.
 
     client.start(now=t)                                  ->  OpenExchange(1, POST initialize)
     client.receive_part(1, ResponseHead(...), now=t) ... ->  Connected
@@ -808,8 +808,8 @@ class Client:
         """Remove and return the next effect to perform.
 
         Returns:
-            The effect. If there is none, ``Idle.NEED_DATA``, or ``Idle.PAUSED`` if no response must
-            be read until the application has taken events.
+            The effect. If there is none, ``Idle.NEED_DATA``, or ``Idle.PAUSED`` if no response, and
+            no output of the process, must be read until the application has taken events.
         """
         if self._http.authorizing is not None:
             self._admit(self._http.authorizing)
@@ -1281,7 +1281,9 @@ class Client:
             return
         is_modern = self._encoder.agreed.is_modern
         abort_suffices = is_modern and not self._opening.is_shared
-        if request.id is not None and not abort_suffices:
+        was_sent = request.id is not None and not self._http.holds_message(request.exchange)
+        if was_sent and not abort_suffices:
+            assert request.id is not None
             if is_modern and request.method == TASK_METHOD and self._options.tasks:
                 self._requests.give_up(request.id)
             params = {"requestId": request.id, "reason": reason}

@@ -502,6 +502,18 @@ def test_a_nonce_of_the_server() -> None:
     assert len(harness.world.opened) == 1
 
 
+def test_a_call_that_is_cancelled_before_its_effects_are_pulled_is_not_sent() -> None:
+    harness = connected()
+    harness.requests.clear()
+    client = harness.client
+    handle = client.call("tools/call", now=harness.now)
+    assert client.next_deadline() == harness.now
+    assert client.cancel(handle, now=harness.now)
+    harness.run_pending()
+    assert harness.requests == []
+    assert [type(event) for event in harness.take_events()] == [CallFailed]
+
+
 def test_a_call_that_is_cancelled_while_its_proof_is_signed() -> None:
     harness = dpop()
     _, asked = harness.call()
@@ -716,7 +728,7 @@ def test_on_http_sse_a_cancelled_call_that_waits_is_not_sent() -> None:
     harness.log_in(harness.needed())
     assert handle != waiting
     sent = [each.json["method"] for each in harness.requests]
-    assert sent == ["tools/call", "notifications/cancelled"]
+    assert sent == ["tools/call"], "nor is a cancellation of what the server has never seen"
     harness.requests.clear()
 
 

@@ -87,6 +87,17 @@ def test_a_silent_standalone_stream_is_opened_again(id: str | None) -> None:
     assert len(harness.events) == 1
 
 
+def test_a_standalone_stream_that_is_not_read_is_not_taken_for_silent() -> None:
+    harness = ClientHarness(standalone_stream=True).connect()
+    asked = harness.take("GET")
+    asked.open_stream()
+    harness.now += IDLE
+    harness.run_command(harness.client.handle_timeout, is_reading=False)
+    assert not asked.aborted
+    harness.wait(IDLE)
+    assert asked.aborted
+
+
 @pytest.mark.parametrize("listens", [True, False])
 def test_a_server_that_answers_nothing_at_all_is_given_up(listens: bool) -> None:
     """A connection that brought no byte is a failed attempt."""

@@ -206,6 +206,13 @@ class HttpExchanges:
                 self.message_url = request.url
         return request
 
+    def holds_message(self, number: int | None) -> bool:
+        """Return True if an exchange holds a message that waits for authorization."""
+        exchange = None if number is None else self.open_exchanges.get(number)
+        if exchange is None or not exchange.is_held:
+            return False
+        return exchange.request.method == b"POST" and not exchange.request.last_event_id
+
     def discard_response(self, number: int, now: float) -> None:
         """Discard the rest of an exchange, so that its connection can be reused."""
         exchange = self.open_exchanges.get(number)
