@@ -11,7 +11,16 @@ from typing import Any
 import attrs
 import pytest
 
-from sansmcp import AppendResult, Entry, EntryKind, EventId, MemoryStore, Page, StreamKey
+from sansmcp import (
+    AppendResult,
+    Entry,
+    EntryKind,
+    EventId,
+    InputRequired,
+    MemoryStore,
+    Page,
+    StreamKey,
+)
 from sansmcp.messages import Request
 from sansmcp.server.leases import lease_key
 from sansmcp.server.legacy.parked_calls import ParkedCall
@@ -26,11 +35,15 @@ from sansmcp.tasks import CANCEL, GET, UPDATE
 from .harness import PING, RawExchange, ServerHarness, expect, methods, report_progress_all
 from .instances import Instances
 from .modern.task_harness import ADA, NAME, TaskInstances
+from .pipe_harness import result
 from .test_leases import LEASE, differences, followed, reason_of, wait, with_clocks
 from .test_parked_calls import answer_to, ask
+from .test_rounds import ACCEPTED
 
 STORED = Path(__file__).parent / "stored"
-"""Records that versions have stored. A later version adds its own, and changes none."""
+"""Records that versions have stored, ``NAME-NUMBER.json``. The number counts the forms that the
+record has had; it is not that of a reader. A later version adds its own file, and changes none.
+"""
 
 REQUEST = Request(1, "tools/call", {"name": "t"})
 TASK = TaskRecord(created=1.0, updated=2.0, ttl=None, poll_interval=1.0)
@@ -79,6 +92,10 @@ def later(data: bytes, **members: Any) -> bytes:
     return number + json.dumps({**with_new_members(json.loads(brace + record)), **members}).encode()
 
 
+def is_of_later_version(entry: Entry) -> Entry:
+    return attrs.evolve(entry, data=later(entry.data))
+
+
 def needs_later_reader(entry: Entry) -> Entry:
     return attrs.evolve(entry, data=later(entry.data, reader=2))
 
@@ -113,10 +130,11 @@ def records_of_a_later_version(
 
 
 @pytest.mark.parametrize("name", RECORDS)
-def test_records_of_version_1_are_read_and_written_as_they_were(name: str) -> None:
-    data = stored(f"{name}-1.json")
-    assert DECODERS[name](data) == RECORDS[name]
-    assert RECORDS[name].encode() == data
+def test_records_of_each_version_are_read_and_the_newest_form_is_written(name: str) -> None:
+    forms = sorted(STORED.glob(f"{name}-*.json"))
+    for form in forms:
+        assert DECODERS[name](stored(form.name)) == RECORDS[name]
+    assert RECORDS[name].encode() == stored(forms[-1].name)
 
 
 @pytest.mark.parametrize("name", RECORDS)
@@ -281,6 +299,30 @@ def test_a_session_that_is_saved_again_keeps_the_members_of_a_later_version() ->
     assert page is not None
     assert page.last.seq > new.seq
     assert all(json.loads(each.data) == record for each in page.entries)
+
+
+@pytest.mark.parametrize("is_multi_turn", [False, True])
+def test_a_call_that_is_parked_again_keeps_the_members_of_a_later_version(
+    is_multi_turn: bool,
+) -> None:
+    first, second = instances = Instances(assume_multi_turn=is_multi_turn)
+    session, _, questions = ask(instances)
+    id = next(each["id"] for each in questions if "method" in each)
+    turn = EventId.decode(id.rpartition(".")[0])
+    assert turn is not None
+    answer = result(id, ACCEPTED)
+    headers = {"last-event-id": turn.encode()} if is_multi_turn else None
+    with records_of_a_later_version(instances.store, is_of_later_version):
+        second.post([answer] if is_multi_turn else answer, session, headers=headers)
+    second.run_action(second.last_call().respond, InputRequired({"again": NAME}))
+    key = StreamKey("", session, turn.stream)
+    page = instances.store.read(key, turn.seq, limit=99, max_bytes=9999)
+    assert page is not None
+    kind = EntryKind.INPUT_REQUIRED if is_multi_turn else EntryKind.TURN
+    (record,) = (json.loads(entry.data) for entry in page.entries if entry.kind is kind)
+    assert record["rounds"] == 2
+    assert record["com.example/new"] == record["request"]["com.example/new"] == {"deep": [[[[]]]]}
+    assert not first.server.is_busy
 
 
 @each_change

@@ -85,9 +85,16 @@ class ParkedCall:
 
 
 def park_call(
-    call: RunningCall, stream: ResumableStream, session: LegacySession, required: InputRequired
+    call: RunningCall,
+    stream: ResumableStream,
+    session: LegacySession,
+    required: InputRequired,
+    unknown: Mapping[str, Any] = NOTHING,
 ) -> None:
-    """Park a call in the store until the input responses arrive."""
+    """Park a call in the store until the input responses arrive.
+
+    ``unknown``: the members that only a later version knows, from the record of the round before.
+    """
     assert stream.key is not None
     first = stream.next_seq + session.multi_turn
     turn = EventId(stream.key.stream, first + len(required.requests))
@@ -104,6 +111,7 @@ def park_call(
         required.state,
         call.rounds + 1,
         call.last_progress,
+        unknown,
     )
     kind = EntryKind.INPUT_REQUIRED if session.multi_turn else EntryKind.TURN
     entries.append(Entry(turn.seq, parked.encode(), kind=kind))
@@ -148,6 +156,8 @@ class ParkedCallResponder(LegacyResults):
 
     session: LegacySession
     _stream: ResumableStream
+    _parked: ParkedCall
+    """The record of the call, from the round that has ended."""
     head: RequestHead | None
     """The head of the POST with the last input response; None if it is unknown."""
     open_calls: int = attrs.field(default=1, init=False)
@@ -182,7 +192,7 @@ class ParkedCallResponder(LegacyResults):
         """Send input requests and park the call, or keep it in memory if it cannot be parked."""
         if not self._stream.is_stored or not required.requests:
             return call.send_input_requests(required)
-        park_call(call, self._stream, self.session, required)
+        park_call(call, self._stream, self.session, required, self._parked.unknown)
         return True
 
 
@@ -348,11 +358,12 @@ class ResponseDelivery(StoreOperation):
             return
         names, exchange = parked.names, self._exchange
         responses = InputResponses({names[id]: response for id, response in self._stored.items()})
+        head = None if exchange is None else exchange.head
         call = RunningCall(
             self._core,
             session,
             parked.request,
-            ParkedCallResponder(session, stream, None if exchange is None else exchange.head),
+            ParkedCallResponder(session, stream, parked, head),
             HandlerInput(responses, parked.state),
             rounds=parked.rounds,
             last_progress=parked.progress,
