@@ -342,6 +342,10 @@ AuthEffect: TypeAlias = (
     LoadCredentials | SaveCredentials | LockCredentials | UnlockCredentials | MakeKey | SignJwt
 )
 TransportEffect: TypeAlias = OpenExchange | AbortExchange | ProcessEffect
-"""The effects that each driver performs in its own way; those of authorization are alike in all."""
+"""The effects that each driver performs in its own way; those of authorization are alike in all.
+
+Every driver matches on all of them. Effects that only some drivers can perform need a union of
+their own, and a method of ``ClientDriver`` that refuses them by default.
+"""
 
 ClientEffect: TypeAlias = TransportEffect | AuthEffect

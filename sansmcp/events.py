@@ -218,7 +218,7 @@ class Connected:
     """The client opened the session, or found a server that needs none; calls are sent from now on.
 
     Attributes:
-        transport: ``"streamable-http"``, ``"http+sse"`` or ``"stdio"``.
+        transport: ``"streamable-http"``, ``"http+sse"``, ``"stdio"`` or ``"stdio-v2"``.
         version: the negotiated protocol version, such as ``"2025-11-25"``.
         server_info: name and version of the server, as it sent them.
         capabilities: the capabilities that the server declared.

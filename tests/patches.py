@@ -239,3 +239,17 @@ def _run(copy: Path, command: Sequence[str], time_limit: float) -> tuple[int | N
                 process.wait()
         output.seek(0)
         return status, output.read().decode("utf-8", "replace")
+
+
+def main() -> int:
+    """Print each patch that no longer fits the code, and why; 1 if there is one."""
+    from .planted.test_bugs import PATCHES
+    from .requirements_proof.rules import patches
+
+    found = [*stale(PATCHES), *stale(patches().values())]
+    print(*found, sep="\n")
+    return int(bool(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -97,8 +97,9 @@ class ReconnectPolicy:
     If the server ends an event stream properly, the client polls. That is not a failure and is not
     counted; :meth:`poll_delay` gives the time to wait.
 
-    The same policy holds for repeating the opening, within ``connect_timeout``, and for opening new
-    sessions if the server discards several in a row.
+    The same policy holds for whatever else is sent again: calls that were refused, messages that
+    were not accepted, the opening, within ``connect_timeout``, and new sessions if the server
+    discards several in a row.
 
     Raises:
         LocalProtocolError: a delay is not above zero, or ``max_attempts`` is not an integer.
@@ -109,7 +110,7 @@ class ReconnectPolicy:
     max_delay: float = 30.0
     """The longest random delay before any attempt, in seconds."""
     max_attempts: int = 10
-    """Failed attempts without progress after which the client gives up a stream."""
+    """Failed attempts without progress after which the client gives up what it repeats."""
 
     def __attrs_post_init__(self) -> None:
         check_positive_seconds(self.initial_delay, self.max_delay)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import signal
 import tempfile
 from pathlib import Path
@@ -16,6 +17,7 @@ import pytest
 import sansmcp
 import sansmcp_blocking
 import sansmcp_httpx
+from sansmcp.client.http_heads import NOT_RUN
 
 from ..examples.test_examples import start
 from .documents import DOCS, blocks
@@ -105,3 +107,9 @@ def test_a_call_that_runs_is_finished(tmp_path: Path) -> None:
         _, err = server.communicate(timeout=20)
     assert result["content"][0]["text"] == "done"
     assert (server.returncode, err) == (0, f"sansmcp: serving MCP at {url}\n")
+
+
+def test_the_page_has_each_reason_with_which_a_server_has_run_nothing() -> None:
+    text = (DOCS / "production.md").read_text("utf-8")
+    reasons = text.partition("if the reason says that nothing was run (")[2].partition(")")[0]
+    assert set(re.findall(r"`(\w+)`", reasons)) == NOT_RUN

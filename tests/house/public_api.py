@@ -4,7 +4,8 @@
 its signature, and the tables of ``docs/stability.md``. The reference of the documentation has the
 same groups.
 
-The signatures are read from the sources with griffe, so the text is the same on every Python.
+The signatures are read from the sources with griffe, so the text is the same on every Python. It is
+installed with the extra ``dev``.
 """
 
 from __future__ import annotations
