@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import lru_cache
 from types import MappingProxyType
+from typing import cast
 
 import attrs
 
@@ -178,6 +179,8 @@ basic/transports.
 def checked_versions(versions: tuple[str, ...]) -> tuple[str, ...]:
     """Return the versions as a tuple. Raise LocalProtocolError for none, or an unknown one."""
     known = ", ".join(REVISIONS)
+    if isinstance(cast(object, versions), str):
+        raise LocalProtocolError(f"versions must be a tuple of str, got the str {versions!r}")
     if not versions:
         raise LocalProtocolError(f"versions must name at least one protocol version of {known}")
     for name in versions:

@@ -33,7 +33,7 @@ from sansmcp_local import (
 from ._credentials import add_authorization, authorization_for
 from ._network import add_network, network_of
 from ._output import Commands, UsageError, add_trace, examples, print_line, tracer
-from ._serve import add_addresses, http_of, place_of
+from ._serve import add_addresses, http_of, option_of_address, place_of
 from ._target import (
     USAGE,
     add_headers,
@@ -95,7 +95,7 @@ def add_to(commands: Commands) -> None:
         "--to",
         choices=(_STDIO, _HTTP, _HTTP_SSE),
         help="where clients connect; http-sse is both HTTP transports (default: stdio for a URL, "
-        "http for a command or with --unix)",
+        "http for a command, and with --http or --unix)",
     )
     add_addresses(clients)
     clients.add_argument("--path", default="/mcp", help="of the endpoint (default: %(default)s)")
@@ -134,10 +134,11 @@ def _bridge(options: argparse.Namespace) -> int:
     with ExitStack() as stack:
         upstreams = _upstreams(options, stack)
         is_command = not isinstance(upstreams[0].target, str)
-        is_http = is_command or len(upstreams) > 1 or options.unix is not None
+        place = option_of_address(options)
+        is_http = is_command or len(upstreams) > 1 or place is not None
         to = options.to or (_HTTP if is_http else _STDIO)
-        if to == _STDIO and options.unix is not None:
-            raise UsageError("--to stdio serves no HTTP; leave out --unix, or write --to http")
+        if to == _STDIO and place is not None:
+            raise UsageError(f"--to stdio serves no HTTP; leave out {place}, or write --to http")
         first_input = _first_input() if to == _STDIO else b""
         if to == _STDIO and not first_input:
             return 0  # the client has left

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+import traceback
 from operator import attrgetter
 from types import ModuleType
 from typing import Any
@@ -30,7 +31,8 @@ def load(reference: str, default: str, what: str, kind: type | None = None) -> A
         hint = "; name a module as in Python, without .py" if module_name.endswith(".py") else ""
         if isinstance(error, ModuleNotFoundError) and error.name == module_name:
             hint += f"; modules are looked for in {os.getcwd()}, and where Python finds them"
-        raise UsageError(f"Cannot load the {what} {reference!r}: {error}{hint}") from error
+        place = _place_of(error)
+        raise UsageError(f"Cannot load the {what} {reference!r}: {error}{place}{hint}") from error
     try:
         found = attrgetter(name or default)(module)
     except AttributeError as error:
@@ -41,6 +43,13 @@ def load(reference: str, default: str, what: str, kind: type | None = None) -> A
         text = f"{reference!r} is {type(found).__name__}; an App or Tools is wanted: {advice}"
         raise UsageError(text)
     return found
+
+
+def _place_of(error: Exception) -> str:
+    """Return the line that failed while a module was imported; nothing if there is no module."""
+    frames = traceback.extract_tb(error.__traceback__)[1:]
+    lines = [each for each in frames if "importlib" not in each.filename]
+    return f" ({lines[-1].filename}, line {lines[-1].lineno})" if lines else ""
 
 
 def _suggested(module: ModuleType, default: str, kind: type | None) -> str:

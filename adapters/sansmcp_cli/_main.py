@@ -124,7 +124,9 @@ def _parsed(given: list[str]) -> argparse.Namespace:
     options, unknown = parser.parse_known_args(given)
     if unknown:
         command: argparse.ArgumentParser = options.parser
-        command.error(unknown_options(unknown, command.format_help()))
+        what = {"call": "; arguments of a tool", "prompt": "; arguments of a prompt"}.get(name)
+        otherwise = f"{what} are written without dashes, NAME=VALUE" if what else ""
+        command.error(unknown_options(unknown, command.format_help(), otherwise))
     return options
 
 

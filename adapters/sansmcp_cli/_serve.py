@@ -142,6 +142,11 @@ def add_addresses(command: Options) -> None:
     )
 
 
+def option_of_address(options: argparse.Namespace) -> str | None:
+    """Return the option that tells where HTTP is served, --http or --unix; None without one."""
+    return "--http" if options.http is not None else "--unix" if options.unix is not None else None
+
+
 def http_of(options: argparse.Namespace) -> tuple[str, int | range] | None:
     """Return the host and port of --http; None to serve at --unix alone. Raises UsageError."""
     if options.http is None and options.unix is not None:
@@ -204,8 +209,9 @@ def _serve(options: argparse.Namespace) -> int:
     if options.worker is None and options.workers is not None:
         _run_workers(options)
         return 0
-    if options.stdio and options.unix is not None:
-        raise UsageError("--stdio serves on standard input and output only; write --dual --unix")
+    place = option_of_address(options)
+    if options.stdio and place is not None:
+        raise UsageError(f"--stdio serves on standard input and output only; write --dual {place}")
     adapter = adapter_of(options)
     app = adapter.EXAMPLE if options.app is None else _load(options.app)
     is_worker = options.worker is not None

@@ -14,6 +14,8 @@ from sansmcp import LocalProtocolError
 
 _EXPRESSION = re.compile(r"\{([^{}]*)\}")
 _DELIMITERS = re.compile("[/?#]")
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*[:{]|\{")
+"""The beginning of an absolute URI (RFC 3986, 3.1), or of a template that may make one."""
 _NAMES = r"[A-Za-z_]\w*(?:,[A-Za-z_]\w*)*"
 
 
@@ -81,7 +83,7 @@ def parse_template(text: str) -> Template:
     """Return a template.
 
     Raises:
-        LocalProtocolError: it is not of the supported form.
+        LocalProtocolError: it is not of the supported form, or has no scheme.
     """
     literals, position = [""], 0
     path: list[str] = []
@@ -104,6 +106,11 @@ def parse_template(text: str) -> Template:
     has_brace = any("{" in literal or "}" in literal for literal in literals)
     if has_brace or len({*path, *query}) < len(path) + len(query):
         raise _unsupported(text)
+    if not _SCHEME.match(text):
+        raise LocalProtocolError(
+            f"The URI {text!r} has no scheme, and some clients refuse the whole list then; write "
+            f"one, as in {f'note://{text}'!r}"
+        )
     return Template(text, tuple(path), query, tuple(literals), frozenset(with_slashes))
 
 

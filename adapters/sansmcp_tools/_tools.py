@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar, cast, overload
 
 import attrs
 
@@ -284,6 +284,8 @@ class Tools(App):
             LocalProtocolError: there is a resource of this URI, the template is not supported, or
                 its variables are not the parameters of the function.
         """
+        if callable(cast(object, uri)):
+            raise LocalProtocolError('Name the URI: @tools.resource("note://one")')
         check_type(str, uri=uri)
         template = parse_template(uri)
         more: dict[str, Any] = {"title": title, "description": description, "icons": icons}

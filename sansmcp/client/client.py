@@ -2405,8 +2405,13 @@ def _with_further_meta(params: Params | None, further: Mapping[str, Any] | None)
 def _url_of(target: str) -> Url:
     """Parse the URL of a server. Raises LocalProtocolError if it is not one, but a command."""
     if "://" not in target:
+        words = target.split()
+        if words and words[0].endswith(".py"):
+            words.insert(0, "python")
+        is_program = len(words) > 1
+        advice = f"{words!r}" if is_program else f"{'http://' + target!r} or {words!r}"
         raise LocalProtocolError(
             "target must be a URL (str) or a command (sequence of str), "
-            f"got {target!r}; write {'http://' + target!r} or {target.split()!r}"
+            f"got {target!r}; write {advice}"
         )
     return Url.parse(target)

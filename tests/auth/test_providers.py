@@ -17,6 +17,7 @@ from sansmcp.auth.options import (
     ClientCredentials,
     IdentityAssertion,
 )
+from sansmcp.http import ResponseHead
 from sansmcp.states import AuthorizationState
 
 from .bench import (
@@ -488,7 +489,38 @@ def test_a_refused_registration_is_no_refusal_of_the_person() -> None:
     assert found.opened == []
 
 
+# Parameters of the login
+
+
+class WantsAudience(World):
+    """Its page of the login is for those who name the server that they want."""
+
+    def log_in(self, url: str) -> str | None:
+        asked = dict(parse_qsl(urlsplit(url).query))
+        if asked.get("audience") == "tools":
+            return super().log_in(url)
+        refused = {"error": "invalid_request", "state": asked["state"]}
+        return f"{asked['redirect_uri']}?{urlencode(refused)}"
+
+
+def test_a_server_that_wants_a_parameter_of_its_own() -> None:
+    assert "invalid_request" in str(logged_in(WantsAudience()).error)
+    options = Authorization(extra={"audience": "tools"})
+    assert logged_in(WantsAudience(), options).header == "Bearer token-1"
+
+
 # Servers that ask late, or in other ways than 401
+
+
+def test_a_server_that_asks_when_a_tool_is_called() -> None:
+    bench = Bench(world()).start()
+    for operation in ("initialize", "tools/list"):
+        served = ResponseHead(status=200, headers=(), peer=PUBLIC)
+        bench.flow.responded(bench.sent(operation), bench.endpoint, served)
+    assert (bench.urls, bench.header) == ([], "")
+    bench.refused(attempt=bench.sent("tools/call echo"))
+    assert bench.header == "Bearer token-1"
+
 
 FIRST = Authorization(log_in_first=True)
 

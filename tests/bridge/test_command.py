@@ -57,9 +57,12 @@ def test_unix_sockets_on_both_sides() -> None:
                 assert here == str(sansmcp.Url.of_socket(near, "/mcp"))
                 for revision in ("2025-11-25", "2026-07-28"):
                     assert echoed("call", "--revision", revision, here, *ECHO) == "hi"
-            done = run("bridge", "--to", "stdio", "--unix", near, url)
-            assert (done.status, done.out) == (1, "")
-            assert "leave out --unix, or write --to http" in done.err
+            for place in (("--unix", near), ("--http", "127.0.0.1:0")):
+                done = run("bridge", "--to", "stdio", *place, url)
+                assert (done.status, done.out) == (1, "")
+                assert f"leave out {place[0]}, or write --to http" in done.err
+            with running("bridge", "--http", "127.0.0.1:0", url) as here:
+                assert echoed("call", here, *ECHO) == "hi"
 
 
 def test_several_servers_from_a_file(tmp_path: Path) -> None:

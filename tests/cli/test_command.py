@@ -132,6 +132,14 @@ def test_wrong_usage_is_explained(arguments: tuple[str, ...]) -> None:
         (("serve", "--stdiov2"), "--stdiov2; did you mean --stdio-v2?"),
         (("serve", "--qqqqq"), "unrecognized arguments: --qqqqq\n"),
         (
+            ("call", "greet", "--name=Ada"),
+            "unrecognized arguments: --name=Ada; arguments of a tool are written without",
+        ),
+        (
+            ("prompt", "shop", "greet", "--name", "Ada"),
+            "--name Ada; arguments of a prompt are written without dashes, NAME=VALUE",
+        ),
+        (
             ("serve", "--host", "::1", "--port=8000"),
             "unrecognized arguments: --host --port=8000; did you mean --http HOST:PORT?",
         ),

@@ -37,6 +37,8 @@ other = 1
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
     (tmp_path / "served.py").write_text(APPLICATION, encoding="utf-8")
+    broken = "import sansmcp\nmine = sansmcp.App('mine', '1')\n@mine.tool\ndef add(): ..."
+    (tmp_path / "broken.py").write_text(broken, encoding="utf-8")
     return tmp_path
 
 
@@ -92,6 +94,9 @@ def test_an_application_of_the_current_directory(directory: Path) -> None:
             ("served:other",),
             "'served:other' is int; an App or Tools is wanted: write MODULE:APP, here ",
         ),
+        (("broken",), "'App' object has no attribute 'tool' (/"),
+        (("broken:mine",), "/broken.py, line 3)"),
+        (("nosuch:mine",), "No module named 'nosuch'; modules"),
         ((":",), "Not MODULE:APP: ':'"),
         (("./served.py:mine",), "Not MODULE:APP: './served.py:mine'"),
     ],

@@ -62,6 +62,7 @@ def test_a_port_too(path: str) -> None:
     ("options", "said"),
     [
         (("--stdio", "--unix", "s"), "write --dual --unix"),
+        (("--stdio", "--http", "127.0.0.1:0"), "write --dual --http"),
         (("--workers", "1", "--unix", "s"), "a Unix socket belongs to one process"),
         (("--unix", "/nowhere/s"), "Cannot serve at /nowhere/s: "),
         (("--unix", "/" + 200 * "x"), "may have"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping, Sequence
 from types import SimpleNamespace
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
 import pytest
 from hypothesis import given
@@ -149,7 +149,7 @@ def test_errors_of_resources_and_prompts(
         ("a://b{?q}", "a://b", {}),
         ("a://b{?q}", "a://b?q=%20&r=1", {"q": " "}),
         ("a://{x}{?q,r}", "a://1?r=2", {"x": "1", "r": "2"}),
-        ("a.b", "aXb", None),
+        ("a:.b", "a:Xb", None),
     ],
 )
 def test_templates(template: str, uri: str, values: Any) -> None:
@@ -170,6 +170,25 @@ def test_what_a_template_matches_is_the_uri(path: str, name: str) -> None:
 def test_other_templates_are_refused(tools: Tools, template: str) -> None:
     with pytest.raises(sansmcp.LocalProtocolError, match="is not supported"):
         tools.resource(template)
+
+
+@pytest.mark.parametrize("uri", ["", "greeting", "notes/{name}", "/a:b", "1a:b", "ä:b"])
+def test_a_uri_without_a_scheme_is_refused(tools: Tools, uri: str) -> None:
+    """Clients that check URIs take none of a list that has such a one."""
+    with pytest.raises(sansmcp.LocalProtocolError, match=r"has no scheme.*'note://"):
+        tools.resource(uri)
+
+
+@pytest.mark.parametrize("uri", ["a:b", "a+b-1.c:", "x{y}:a", "{+uri}"])
+def test_a_uri_that_has_a_scheme_or_may_have_one(tools: Tools, uri: str) -> None:
+    tools.resource(uri)
+
+
+def test_a_resource_without_a_uri_is_refused(tools: Tools) -> None:
+    def get() -> None: ...
+
+    with pytest.raises(sansmcp.LocalProtocolError, match=r"@tools.resource\(\"note://one\"\)"):
+        tools.resource(cast("str", get))
 
 
 @pytest.mark.parametrize(

@@ -230,7 +230,7 @@ def test_a_wrong_address_is_refused(address: str, capsys: pytest.CaptureFixture[
     [
         (["--http", "127.0.0.1:65536"], "The port of '127.0.0.1:65536' is too large; ports end at"),
         (["--htpp"], "unrecognized arguments: --htpp; did you mean --http?"),
-        (["--uinx=a", "x"], "unrecognized arguments: --uinx=a; did you mean --unix? x"),
+        (["--uinx=a", "x"], "unrecognized arguments: --uinx=a x; did you mean --unix?"),
     ],
 )
 def test_wrong_arguments_are_refused(

@@ -121,6 +121,8 @@ def test_versions_are_known_ones(make: Any) -> None:
         make(versions=("2024-01-01",))
     with pytest.raises(LocalProtocolError, match="versions must name at least one"):
         make(versions=())
+    with pytest.raises(LocalProtocolError, match="a tuple of str, got the str '2025-11-25'"):
+        make(versions="2025-11-25")
 
 
 @pytest.mark.parametrize(
@@ -187,8 +189,8 @@ def test_times_that_are_none(seconds: Any) -> None:
         ([""], "got \\[''\\]"),
         (Path("server.py"), r"got \w+Path\('server.py'\); .* \['python', 'server.py'\]$"),
         (["python", Path("x")], r"got \['python', \w+Path\('x'\)\]; .* str\(path\)"),
-        ("server.py", r"got 'server.py'; .* \['server.py'\]$"),
-        ("python  server.py", r"got 'python  server.py'; .* \['python', 'server.py'\]$"),
+        ("server.py", r"got 'server.py'; write \['python', 'server.py'\]$"),
+        ("python  server.py", r"got 'python  server.py'; write \['python', 'server.py'\]$"),
         ("localhost:8000/mcp", "got 'localhost:8000/mcp'; .* 'http://localhost:8000/mcp'"),
         ("", "got ''"),
     ],
