@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 import re
+import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -33,14 +34,14 @@ _UNKNOWN_SESSION = (
 _said = set[str]()
 """The messages of once per process that were logged already."""
 
-_hosts = set[str]()
-"""The warnings of refused hosts that were logged already."""
+_refused = set[str]()
+"""The warnings of refused hosts and origins that were logged already."""
 
 _OF_PIPES = frozenset(("not_http2", "malformed_http2", "http2_flood"))
 """Why a client on standard input cannot be served; the one that started this process."""
 
-_MAX_HOSTS = 100
-"""Most refused hosts that are logged as warnings: clients choose their number."""
+_MAX_REFUSED = 100
+"""Most refused hosts and origins that are logged as warnings: clients choose their number."""
 
 _TOKEN_INTERVAL = 60.0
 """Seconds between two warnings of unknown tokens, which clients can send as fast as they like."""
@@ -48,6 +49,7 @@ _TOKEN_INTERVAL = 60.0
 _tokens_warned_at = -math.inf
 
 _PORT = re.compile(r":[0-9]*\Z")
+_ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://[A-Za-z0-9.:\[\]-]+")
 
 
 def announce(urls: Sequence[str]) -> None:
@@ -91,9 +93,9 @@ def log_event(event: ServerEvent, *, shared_store: bool = True) -> None:
     """Log a server event on which the driver does not act, but the operator may have to.
 
     A store failure is a WARNING the first time, and DEBUG until the store works again. An
-    exception that a function of scopes raised is an ERROR. Clocks that differ are a WARNING. A host
-    that is refused is a WARNING, once for each host, with the setting that allows it. A request for
-    an unknown session is logged at DEBUG. If ``shared_store`` is False, the first one in this
+    exception that a function of scopes raised is an ERROR. Clocks that differ are a WARNING. A
+    refused host or origin is a WARNING, once for each, with the setting that allows it. A request
+    for an unknown session is logged at DEBUG. If ``shared_store`` is False, the first one in this
     process is a WARNING: the cause may be several processes that serve one URL.
     """
     if isinstance(event, StoreFailed) and not event.again:
@@ -111,7 +113,9 @@ def log_event(event: ServerEvent, *, shared_store: bool = True) -> None:
         _said.add(_UNKNOWN_SESSION)
         _logger.warning(_UNKNOWN_SESSION)
     elif isinstance(event, RefusalSent) and event.error.reason == "host_not_allowed":
-        _log_host(event.error.data["host"])
+        _log_refused(_about_host(event.error.data["host"]))
+    elif isinstance(event, RefusalSent) and event.error.reason == "origin_not_allowed":
+        _log_refused(_about_origin(event.error.data["origin"]))
     elif isinstance(event, RefusalSent) and event.error.reason in _OF_PIPES:
         _logger.warning("%s", escape_controls(event.error.message))
     elif isinstance(event, InvalidLine) and event.error.reason == "not_stdio":
@@ -124,20 +128,33 @@ def log_event(event: ServerEvent, *, shared_store: bool = True) -> None:
         _logger.debug("%r", event)
 
 
-def _log_host(host: str | None) -> None:
-    """Log that the requests for a host are refused, unless that was logged before."""
-    message = "a request was refused with status 403: it names no host, or several"
-    if host is not None:
-        name = _PORT.sub("", host)
-        shown = escape_controls(name)
-        message = (
-            f"a request for the host {shown!r} was refused with status 403. If clients reach this "
-            f"server by that name, set allowed_hosts=({shown!r},); sansmcp serve: --allow-host "
-            f"{shown}"
-        )
-    is_new = message not in _hosts and len(_hosts) < _MAX_HOSTS
+def _about_host(host: str | None) -> str:
+    if host is None:
+        return "a request was refused with status 403: it names no host, or several"
+    shown = escape_controls(_PORT.sub("", host))
+    return (
+        f"a request for the host {shown!r} was refused with status 403. If clients reach this "
+        f"server by that name, set allowed_hosts=({shown!r},); sansmcp serve: --allow-host "
+        f"{shlex.quote(shown)}"
+    )
+
+
+def _about_origin(origin: str) -> str:
+    shown = escape_controls(origin)
+    refused = f"a request of a web page of the origin {shown!r} was refused with status 403"
+    if not _ORIGIN.fullmatch(origin):  # null, which any page can send, or no origin at all
+        return refused
+    return (
+        f"{refused}. If it may use this server, set allowed_origins=({shown!r},) and cors=True; "
+        f"sansmcp serve: --cors {shown}"
+    )
+
+
+def _log_refused(message: str) -> None:
+    """Log that requests are refused, as a warning unless that was logged before."""
+    is_new = message not in _refused and len(_refused) < _MAX_REFUSED
     if is_new:
-        _hosts.add(message)
+        _refused.add(message)
     _logger.log(logging.WARNING if is_new else logging.DEBUG, "%s", message)
 
 

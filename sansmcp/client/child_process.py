@@ -91,7 +91,12 @@ class ChildProcess:
         """Record that the process could not be started."""
         self._advance(ProcessEvent.EXITED)
         self._advance(ProcessEvent.OUTPUT_READ)
-        text = f"{hide_program(self.command[0])!r} could not be started: {reason}"
+        program = self.command[0]
+        text = f"{hide_program(program)!r} could not be started: {reason}"
+        if hide_program(program) != program:
+            text += "; write the program and its arguments as words of their own"
+        elif program.endswith(".py"):
+            text += "; to run a script write python before it"
         return ProcessClosed(ProcessEnded(text, status=None, log=()))
 
     def noise(self, line: bytes) -> None:

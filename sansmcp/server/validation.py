@@ -89,8 +89,9 @@ def validate_host_and_origin(context: RequestContext) -> None:
     if not context.endpoint.policy.allows_host(host):
         shown = None if host is None else host.decode("latin-1")[:_MAX_HOST_CHARS]
         raise refusals.BAD_HOST(data={"host": shown})
-    if not context.endpoint.policy.allows_origin(headers.single(context.head.values(b"origin"))):
-        raise refusals.BAD_ORIGIN()
+    origin = headers.single(context.head.values(b"origin"))
+    if not context.endpoint.policy.allows_origin(origin):
+        raise refusals.BAD_ORIGIN(data={"origin": (origin or "")[:_MAX_HOST_CHARS]})
 
 
 def validate_content_length(context: RequestContext) -> None:

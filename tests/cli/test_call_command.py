@@ -109,7 +109,12 @@ NO_SERVER = (
         (
             ("echo", "--", "./nosuch --key secret"),
             "'./nosuch ...' could not be started: [Errno 2] No such file or directory: "
-            "'./nosuch ...'",
+            "'./nosuch ...'; write the program and its arguments as words of their own",
+        ),
+        (
+            ("echo", "--", "no_such.py"),
+            "'no_such.py' could not be started: [Errno 2] No such file or directory: 'no_such.py'; "
+            "to run a script write python before it",
         ),
         (
             ("echo", "--timeout", "0.2", *shell("cat > /dev/null")),

@@ -79,7 +79,7 @@ def test_a_server_whose_store_fails(caplog: pytest.LogCaptureFixture) -> None:
 def nothing_said(monkeypatch: pytest.MonkeyPatch) -> None:
     """As in a process that has just started."""
     monkeypatch.setattr(_log, "_said", set[str]())
-    monkeypatch.setattr(_log, "_hosts", set[str]())
+    monkeypatch.setattr(_log, "_refused", set[str]())
 
 
 @pytest.mark.usefixtures("nothing_said")
@@ -99,6 +99,30 @@ def test_a_refused_host_is_told_once_with_the_setting_that_allows_it(
     assert "'[::ffff:1]'" in address
     assert "\u009b" not in control
     assert "status 403" in empty
+
+
+@pytest.mark.usefixtures("nothing_said")
+def test_a_refused_origin_is_told_once_with_the_setting_that_allows_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    app = sansmcp.App("teller", "1")
+    with sansmcp_blocking.serve(app, http=("127.0.0.1", 0)) as serving:
+        for origin in (
+            "https://a.example:8443",
+            "https://a.example:8443",
+            "null",
+            "http://a/'\u009b",
+        ):
+            request = urllib.request.Request(serving.url, headers={"Origin": origin})
+            with pytest.raises(urllib.error.HTTPError, match="403"):
+                urllib.request.urlopen(request, timeout=30)
+    warned = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    named, unnamed, odd = warned
+    assert "allowed_origins=('https://a.example:8443',) and cors=True" in named
+    assert named.endswith("--cors https://a.example:8443")
+    assert unnamed.endswith("the origin 'null' was refused with status 403")
+    assert odd.endswith("refused with status 403")
+    assert "\u009b" not in odd
 
 
 @pytest.mark.usefixtures("nothing_said")
