@@ -741,7 +741,8 @@ class Client:
         self._now = now
         if not self._opening.is_closed:
             tasks = [call.task for call in self._requests.calls.values() if call.task is not None]
-            keys = [call.key for call in self._requests.calls.values() if call.key is not None]
+            calls = self._requests.calls.values() if self._encoder.agreed.is_modern else ()
+            keys = [call.key for call in calls if call.key is not None]
             for request in tuple(self._requests.calls.values()):
                 self._cancelled(request, reason)
             self._end(None, tasks, keys)
@@ -1026,12 +1027,15 @@ class Client:
             self._fail(outcome.error)
             return
         assert not isinstance(outcome, Confirm | Ready)
+        keeps_keys = self._encoder.agreed.is_modern
         self._not_cancelled(self._discard_session(), "the session has ended")
         self._cache.clear()
         failed: list[int] = []
         for call in tuple(self._requests.calls.values()):
-            if call.can_requeue:
+            if call.can_requeue(keeps_keys=keeps_keys):
                 self._leave_stream(call, complete=False)
+                if not keeps_keys:
+                    call.key = None
                 assert call.timeouts is not None
                 call.timeouts.discard_server_requests(self._now)
                 self._arm(call)
@@ -1145,7 +1149,7 @@ class Client:
             request.id = key.id
         else:
             request.id = self._requests.new_id()
-            has_keys = self._keys.place is not None and self._encoder.agreed.is_modern
+            has_keys = self._keys.place is not None and not self._opening.is_shared
             if has_keys and request.can_have_key:
                 request.key = self._keys.new(request.id, key)
         self._requests.by_id[request.id] = request
@@ -1276,10 +1280,10 @@ class Client:
         if request.task is not None:
             self._cancel_task(request.task)
             return
-        if request.key is not None:
+        is_modern = self._encoder.agreed.is_modern
+        if request.key is not None and is_modern:
             self._post(cancellation_by(request.key))
             return
-        is_modern = self._encoder.agreed.is_modern
         abort_suffices = is_modern and not self._opening.is_shared
         was_sent = request.id is not None and not self._http.holds_message(request.exchange)
         if was_sent and not abort_suffices:
@@ -1902,7 +1906,7 @@ class Client:
         stream = request.stream
         match outcome:
             case Request() | Notification() | Response() | ErrorResponse():
-                if request.key is not None and isinstance(outcome, Notification):
+                if request.key is not None and isinstance(outcome, Notification | Request):
                     request.key.received += 1
                 if stream is not None and stream.cursor is not None:
                     request.refusals = 0  # without a cursor, messages are no progress

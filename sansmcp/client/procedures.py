@@ -205,7 +205,7 @@ class Procedures:
                 yield retry
                 return None
         if refusal.ends_session:
-            call.was_not_run = is_first
+            call.was_not_run = is_first and (call.key is None or call.key.next is Next.CALL)
             yield SessionOver(refusal)
             return None
         error = refusal.error
@@ -251,7 +251,7 @@ class Procedures:
     def _is_stranded(self, call: PendingRequest) -> bool:
         """Return True if a server without keys has taken the place of that which ran a call."""
         key = call.key
-        return key is not None and key.next is not Next.CALL and not self._encoder.agreed.is_modern
+        return key is not None and key.next is not Next.CALL and self._keys.place is None
 
     def _is_about_version(self, call: PendingRequest, error: ErrorResponse) -> bool:
         """Return True if the version was refused, for the first time for a call."""

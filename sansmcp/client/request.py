@@ -330,14 +330,17 @@ class PendingRequest:
             encoded = encode_without_meta(params)
         return jsonrpc.encode_request(self.id, self.method, encoded, own)
 
-    @property
-    def can_requeue(self) -> bool:
-        """True if it can be repeated unchanged in a new session, or was not sent yet, or has a key.
+    def can_requeue(self, *, keeps_keys: bool) -> bool:
+        """Return True if it can be repeated unchanged in a new session, or was not sent yet.
+
+        ``keeps_keys``: True if the server knows the keys of its calls in the new session, too.
 
         Source: server/utilities/pagination: a cursor is valid in one session.
         """
         is_harmless = self.idempotent and "cursor" not in (self.params or {})
-        return is_harmless or self.id is None or self.key is not None
+        if self.key is not None:
+            return is_harmless or keeps_keys
+        return is_harmless or self.id is None
 
     def refused(self, refusal: Refusal) -> bool:
         """Record a refusal, and return whether the request can be sent again."""

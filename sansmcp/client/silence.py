@@ -4,7 +4,7 @@ A connection on which nothing arrives for ``Stream.idle_limit`` seconds may be d
 does then depends on what the stream is for:
 
 * A stream that can be resumed is resumed on another connection.
-* A call with a key (``sansmcp/reclaim``) asks for its response on another connection.
+* Another call with a key (``sansmcp/reclaim``) asks for its response on another connection.
 * A subscription is made again if its server has sent comments, because such a server would have
   sent another one. Many servers send none, and nothing may have changed: a second subscription, the
   *renewal*, shows whether the server can be reached, and takes the place of the first once it is
@@ -91,7 +91,7 @@ class Silence:
             self.restart(stream, now)
         elif stream.kind is StreamKind.SUBSCRIPTION:
             return self._test_subscription(self._requests.get(stream.number), exchange, now)
-        elif stream.kind is StreamKind.KEYED:
+        elif stream.kind is StreamKind.KEYED and not stream.can_resume:
             self._http.abort(exchange)
             call = self._requests.get(stream.number)
             call.exchange = None

@@ -28,15 +28,16 @@ from typing import Any, Protocol, TypeAlias
 
 import attrs
 
+from ..codecs import json
 from ..codecs.sse import encode_event
 from ..errors import RemoteProtocolError
 from ..messages import Request, RequestId
-from ..reclaim import KEY, NEVER_ARRIVED, PLACE, WAIT
+from ..reclaim import EXTENSION, KEY, NEVER_ARRIVED, PLACE, RECEIVED, WAIT
 from ..timers import Timer
 from . import refusals
 from .core import ServerCore
 from .exchange import ServerExchange
-from .scope_checks import scopes_of
+from .scope_checks import require_scopes, scopes_of
 
 _KEY_BYTES = 512
 """Memory of one key, rounded up, without the id of its request and the name of its tool."""
@@ -56,8 +57,11 @@ Key: TypeAlias = "tuple[str, ...]"
 class Reconnectable(Protocol):
     """Sends the response to a call that has a key."""
 
-    def reconnect(self, exchange: ServerExchange, missed: tuple[bytes, ...]) -> None:
-        """Go on with another connection, and send first what was missed."""
+    def reconnect(self, exchange: ServerExchange, received: int) -> None:
+        """Go on with another connection, and send first what was missed.
+
+        ``received``: the number of messages before the response that the client has received.
+        """
 
     def cancel_calls(self, reason: str) -> None:
         """Cancel the call."""
@@ -172,6 +176,12 @@ class KeyedCalls:
         """The value of the extension among the capabilities of the server."""
         return {PLACE: self.place, WAIT: self._core.limits.reclaim_timeout}
 
+    def declare(self, capabilities: dict[str, Any]) -> None:
+        """Add the extension to the capabilities that the server declares, if it has tools."""
+        if self._core.app.handler_of("tools/call") is not None:
+            extensions = json.as_object(capabilities.get("extensions")) or {}
+            capabilities["extensions"] = {**extensions, EXTENSION: self.declaration}
+
     @property
     def place(self) -> str:
         """The place that clients are to name."""
@@ -246,22 +256,32 @@ class KeyedCalls:
         """Forget a key that was noted, because its call has been refused."""
         self._forget(call)
 
+    def check_new(self, key: Key, request: Request) -> None:
+        """Raise RemoteProtocolError if a request with an unknown key is not a new call."""
+        if request.method == EXTENSION:
+            raise self.unknown(key, request, was_noted=False)
+        if request.method != "tools/call":
+            raise refusals.BAD_KEY(request.id)
+
     def reclaim(
-        self, call: KeyedCall, key: Key, request: Request, exchange: ServerExchange, received: int
+        self, call: KeyedCall, key: Key, request: Request, exchange: ServerExchange
     ) -> None:
         """Send the rest of a call on another connection, which replaces the one it has.
 
-        ``received``: the number of messages before the response that the client has received.
-
-        Raises RemoteProtocolError if the response is no longer kept.
+        Raises RemoteProtocolError if the response is no longer kept, or the credentials lack the
+        scopes of the call.
         """
-        missed = call.missed(received)
+        assert exchange.head is not None
+        require_scopes(self._core, exchange.head, request, call.scopes)
+        received = (request.params or {}).get(RECEIVED, 0)
+        if type(received) is not int or received < 0:
+            raise refusals.BAD_KEY(request.id)
         if call.responder is not None:
             self._connected(call)
-            call.responder.reconnect(exchange, missed)
+            call.responder.reconnect(exchange, received)
         elif call.response is None:
             raise self.unknown(key, request, was_noted=True)
-        elif missed:
+        elif missed := call.missed(received):
             exchange.open_stream()
             for message in (*missed, call.response):
                 exchange.send(encode_event(message))

@@ -195,7 +195,8 @@ class Server(StoreCompletions):
 
         publish, admission = self._modern.subscriptions.publish, self._admission
         core, logs, lease, peers = self._core, self._logs, self._lease, self._peers
-        return LegacyServer(core, endpoint, admission, publish, logs, lease, peers)
+        keyed_calls = self._keyed_calls
+        return LegacyServer(core, endpoint, admission, publish, logs, lease, peers, keyed_calls)
 
     @property
     def path(self) -> str:

@@ -26,7 +26,12 @@ OFFERS = [
     "    resources           1",
     "    prompts             1",
 ]
-WITH_GET_STREAM = [OFFERS[0], "    GET stream     yes", *OFFERS[1:]]
+WITH_GET_STREAM = [
+    OFFERS[0],
+    "    GET stream     yes",
+    "    capabilities        tools, resources, prompts, extensions",
+    *OFFERS[2:],
+]
 
 
 def shown(ran: CompletedCommand, status: int = 0) -> list[str]:
@@ -94,6 +99,8 @@ def test_a_server_of_both_on_one_path() -> None:
 def test_json_for_programs(url: str) -> None:
     transports = found(run_in_process("probe", "--json", url))
     assert list(transports) == ["streamable-http", "http+sse"]
+    extensions = transports["streamable-http"]["capabilities"].pop("extensions")
+    assert extensions.keys() == {"sansmcp/reclaim"}
     assert transports["streamable-http"] == {
         "works": True,
         "transport": "streamable-http",

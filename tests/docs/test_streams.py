@@ -22,9 +22,10 @@ PAGE = DOCS / "streams.md"
 SCENARIOS: list[tuple[int, tuple[str, ...], str, dict[str, bool]]] = [
     (0, HANDSHAKE_VERSIONS, "streamable-http", {}),
     (1, HANDSHAKE_VERSIONS, "streamable-http", {"resumable": False}),
-    (2, HANDSHAKE_VERSIONS[:1], "http+sse", {}),
-    (3, MODERN_VERSIONS, "streamable-http", {}),
-    (4, MODERN_VERSIONS, "streamable-http", {"reclaim": False}),
+    (2, HANDSHAKE_VERSIONS, "streamable-http", {"resumable": False, "reclaim": False}),
+    (3, HANDSHAKE_VERSIONS[:1], "http+sse", {}),
+    (4, MODERN_VERSIONS, "streamable-http", {}),
+    (5, MODERN_VERSIONS, "streamable-http", {"reclaim": False}),
 ]
 """For each row of the table: versions, transport, and settings of the server."""
 
@@ -63,7 +64,8 @@ def fate(method: str, version: str, transport: str, **settings: Any) -> tuple[st
     )
     match end:
         case CallCompleted():
-            once = "resumed" if REVISIONS[version].resumption else "reclaimed"
+            has_ids = REVISIONS[version].resumption and store is not None
+            once = "resumed" if has_ids else "reclaimed"
             outcome = once if times == 1 else "repeated"
         case CallFailed(error=error):
             outcome = f"`{type(error).__name__}`"

@@ -26,7 +26,7 @@ def test_its_tests_pass(tmp_path: Path) -> None:
     file.write_text("\n".join(blocks(DOCS / "testing.md", "python")), encoding="utf-8")
     done = run(file)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "54 passed" in done.stdout
+    assert "74 passed" in done.stdout
 
 
 def test_the_mistake_that_it_describes_is_found(tmp_path: Path) -> None:

@@ -310,6 +310,8 @@ _HIDES_DEATH = frozenset(
 _FAULTS_LAST = 25.0
 """Seconds."""
 _MODERN = ("2026-07-28",)
+_KEYED = ("2026-07-28", "2026-07-28", *tuple(REVISIONS)[1:])
+"""The revisions of clients whose calls have keys: all of Streamable HTTP."""
 _KEYS = (b"0123456789abcdef", b"another key, too")
 _WALL_CLOCKS = (0.0, 0.5, -3.0, 30.0, -30.0)
 """Seconds by which the time of day of instances is ahead."""
@@ -762,7 +764,7 @@ class World:
             if is_http2:
                 kind, versions = "stdio-v2", (pick(f"{name} version", tuple(REVISIONS)[1:]),)
             if self.has_keys:
-                kind, versions = "http", _MODERN
+                kind, versions = "http", (pick(f"{name} version", _KEYED),)
             if self.relays:  # a relay serves one user
                 kind, principal = "http", "alice"
                 versions = (pick(f"{name} version", tuple(REVISIONS)[1:]),)

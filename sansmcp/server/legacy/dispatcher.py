@@ -25,6 +25,7 @@ from .. import refusals
 from ..calls import CallOwner, Responder, RunningCall
 from ..core import ServerCore
 from ..exchange import ServerExchange
+from ..keyed_calls import KeyedCalls
 from .mailbox import MailboxPost, cancellation_mailbox, reason_of
 from .parked_calls import deliver_responses
 from .sessions import SUBSCRIBE, UNSUBSCRIBE, LegacySession
@@ -75,6 +76,7 @@ class Dispatcher:
         *,
         multi_turn: bool = False,
         has_session: bool = True,
+        keyed_calls: KeyedCalls | None = None,
     ) -> Negotiated:
         """Make the result of ``initialize`` at a revision.
 
@@ -84,6 +86,7 @@ class Dispatcher:
             multi_turn: True if SEP-1858 is offered. The result declares it only to clients that
                 declared it.
             has_session: False declares no subscriptions to resources, which need a session.
+            keyed_calls: declares that calls may have keys; None if they may not.
         """
         params, result = request.params or {}, self._core.app.initialize_result(revision.name)
         if not has_session and "resources" in result["capabilities"]:
@@ -99,6 +102,8 @@ class Dispatcher:
         multi_turn = multi_turn and revision.multi_turn and is_agreed
         if multi_turn and is_named:
             result["capabilities"] = with_multi_turn(result["capabilities"])
+        if keyed_calls is not None:
+            keyed_calls.declare(result["capabilities"])
         reply = jsonrpc.encode(Response(request.id, result))
         return Negotiated(revision, client_info, capabilities, reply, multi_turn)
 

@@ -17,6 +17,7 @@ from ...server_call import Session
 from ...timers import Timer
 from ..admission import Admission
 from ..core import ServerCore, Sink
+from ..keyed_calls import KeyedCalls
 from ..leases import Lease, Peers
 from ..logs import Logs
 from ..validation import Endpoint
@@ -44,6 +45,7 @@ class LegacyServer:
         logs: Logs,
         lease: Lease | None,
         peers: Peers,
+        keyed_calls: KeyedCalls | None,
     ) -> None:
         self._core = core
         self._publish_modern = publish_modern
@@ -55,7 +57,9 @@ class LegacyServer:
         self.publications = Publications(self.streams, self._notify_clients, self._notify_client)
         if core.options.shared_store:
             self.streams.publications = self.publications
-        self.streamable_http = StreamableHttp(core, endpoint, self.sessions, self._dispatcher)
+        self.streamable_http = StreamableHttp(
+            core, endpoint, self.sessions, self._dispatcher, keyed_calls
+        )
         self.http_sse = HttpSse(core, endpoint, admission, self.sessions, self._dispatcher)
 
     def channel_handler(self, sink: Sink) -> SessionChannelHandler:

@@ -3,6 +3,9 @@
 ``HttpResponder`` chooses between JSON and an event stream. A stream is stored; JSON is not, because
 a client could not resume it. A batch (2025-03-26) has one HTTP response for several calls.
 
+A call with a key survives the loss of its connection also before its client has an event id, or if
+nothing is stored. Where the client has an id, it resumes.
+
 Source: 2025-03-26 to 2025-11-25, basic/transports: Sending Messages to the Server.
 """
 
@@ -19,6 +22,7 @@ from ...timers import Timer
 from ..calls import RunningCall
 from ..core import ServerCore
 from ..exchange import ServerExchange
+from ..keyed_calls import KeyedCall, KeyedCalls
 from ..responder import HttpResponder
 from .parked_calls import park_call
 from .results import LegacyResults
@@ -119,3 +123,70 @@ class SessionResponder(LegacyResults, HttpResponder):
         if not self._abandoned:
             self._core.timers.stop(Timer.STREAM_OPEN, self)
             self.send_json(body, http_status)
+
+
+@attrs.define(eq=False, repr=False)
+class KeyedSessionResponder(SessionResponder):
+    """The same for one call that has a key."""
+
+    _calls: KeyedCalls = attrs.field(alias="calls")
+    call: KeyedCall | None = attrs.field(default=None, init=False)
+    """None if there was no room for the key."""
+    _is_parked: bool = attrs.field(default=False, init=False)
+
+    def message(self, data: bytes) -> bool:
+        """Send a message before the response, and keep it for the next connection."""
+        if self.call is None:
+            return super().message(data)
+        self._calls.report(self.call, data)
+        super().message(data)
+        return True
+
+    def respond(self, data: bytes, http_status: int = 200) -> bool:
+        """Send the response, and keep it for the next connection."""
+        if self.call is None:
+            return super().respond(data, http_status)
+        self._calls.ended(self.call, data, 503 if http_status == 503 else 200)
+        super().respond(data, http_status)
+        return True
+
+    def complete_without_response(self) -> None:
+        """End without a response, because the call has been cancelled."""
+        if self.call is not None:
+            self._calls.ended(self.call, None)
+        super().complete_without_response()
+
+    def send_input_requests(self, call: RunningCall, required: InputRequired) -> bool:
+        """Send input requests. A call that is parked by that keeps its key for a while."""
+        is_sent = super().send_input_requests(call, required)
+        if self.call is not None and not call.is_running:
+            self._is_parked = True
+            self._calls.cut(self.call)
+        return is_sent
+
+    def cancel_calls(self, reason: str) -> None:
+        """Give up the key of a parked call: its client can resume."""
+        assert self.call is not None
+        self._calls.ended(self.call, None)
+
+    def reconnect(self, exchange: ServerExchange, received: int) -> None:
+        """Go on with another connection, and send first what was missed."""
+        assert self.call is not None
+        stream = self.stream
+        if stream is not None and stream.key is not None and (stream.is_stored or self._is_parked):
+            log = self.session.find_stream(stream.key.stream)
+            self.session.read(exchange, log, None if received else 0, is_fresh=True)
+            if self._is_parked:
+                self._calls.cut(self.call)
+            return
+        if stream is not None:
+            self.session.read(exchange, stream, None)
+        else:
+            self._abandoned = False
+            if not self.exchange.is_done:
+                self.exchange.responder = None
+                self.exchange.abort()
+            self.exchange = exchange
+            self.start()
+        for data in self.call.missed(received):
+            super().message(data)

@@ -18,16 +18,19 @@ from ...codecs.jsonrpc import Batch
 from ...errors import RemoteProtocolError
 from ...http import RequestHead
 from ...messages import Message, Notification, Request
+from ...meta_keys import meta_of
+from ...reclaim import EXTENSION
 from ...states import ExchangeState
 from .. import refusals
 from ..core import ServerCore
 from ..era_choice import SESSION_ID
 from ..exchange import ServerExchange
+from ..keyed_calls import KeyedCalls
 from ..validation import Endpoint
 from .dispatcher import Dispatcher
 from .parked_calls import continue_call
 from .session_records import SessionRecord
-from .session_responder import SessionResponder
+from .session_responder import KeyedSessionResponder, SessionResponder
 from .session_validation import (
     SessionRequestContext,
     check_head,
@@ -46,6 +49,7 @@ class StreamableHttp:
     _endpoint: Endpoint
     _table: SessionTable
     _dispatcher: Dispatcher
+    _keyed_calls: KeyedCalls | None
 
     def check_head(self, exchange: ServerExchange, head: RequestHead) -> None:
         """Run the validators that need no body. Raises RemoteProtocolError for a refusal.
@@ -159,14 +163,32 @@ class StreamableHttp:
             if not self._dispatcher.batch(session, messages, new_responder):
                 exchange.send_response(202)
         elif isinstance(messages, Request):
-            self._dispatcher.check_call(session, messages)
-            stream_after = self._core.stream_after_of(messages.method)
-            responder = SessionResponder(
-                self._core, session, exchange, stream_after, (messages.id,), 1, is_batch=False
-            )
-            self._dispatcher.start((messages,), responder)
+            self._request(exchange, session, messages)
         elif not self._dispatcher.dispatch(session, messages, exchange):
             exchange.send_response(202)
+
+    def _request(self, exchange: ServerExchange, session: LegacySession, request: Request) -> None:
+        """Start a call, or send the rest of one that has been started, if it has a known key."""
+        text, calls, key = meta_of(request).pop(EXTENSION, None), self._keyed_calls, None
+        if text is not None and calls is not None:
+            key, found = calls.read(text, session.principal, request)
+            if found is not None:
+                calls.reclaim(found, key, request, exchange)
+                return
+            calls.check_new(key, request)
+        self._dispatcher.check_call(session, request)
+        stream_after, ids = self._core.stream_after_of(request.method), (request.id,)
+        if calls is None or key is None:
+            responder = SessionResponder(
+                self._core, session, exchange, stream_after, ids, 1, is_batch=False
+            )
+        else:
+            responder = KeyedSessionResponder(
+                self._core, session, exchange, stream_after, ids, 1, is_batch=False, calls=calls
+            )
+            principal, size = session.principal, exchange.request_size
+            responder.call = calls.note(key, principal, request, responder, size)
+        self._dispatcher.start((request,), responder)
 
     def _context(self, head: RequestHead) -> SessionRequestContext:
         return SessionRequestContext(self._endpoint, head, self._table)
@@ -179,7 +201,11 @@ class StreamableHttp:
         has_session = self._endpoint.sessions and revision.sessions
         multi_turn = self._core.options.offers_multi_turn and has_session
         negotiated = self._dispatcher.negotiate(
-            request, revision, multi_turn=multi_turn, has_session=has_session
+            request,
+            revision,
+            multi_turn=multi_turn,
+            has_session=has_session,
+            keyed_calls=self._keyed_calls,
         )
         if not has_session:
             exchange.send_response(200, negotiated.reply)

@@ -17,7 +17,7 @@ from typing import Any
 
 import attrs
 
-from ... import reclaim, tasks
+from ... import tasks
 from ...codecs import headers, json, mirrored
 from ...events import CallReceived, ClientNotified
 from ...http import RequestHead
@@ -34,6 +34,7 @@ from ...meta_keys import (
     VERSION,
     meta_of,
 )
+from ...reclaim import EXTENSION
 from ...revisions import REVISIONS, Revision, of_era
 from ...types import Era
 from .. import refusals
@@ -128,7 +129,7 @@ def validate_method(context: ModernRequestContext) -> None:
         known = context.revision.listen
     elif method.startswith("tasks/") and context.core.serves_tasks:
         known = method in tasks.METHODS
-    elif method == reclaim.EXTENSION:
+    elif method == EXTENSION:
         known = context.has_key
     else:
         known = method == DISCOVER or context.core.app.handler_of(method) is not None
@@ -300,12 +301,8 @@ class ModernServer:
             capabilities.pop("tasks", None)  # that of 2025-11-25, which is another protocol
             extensions = json.as_object(capabilities.get("extensions")) or {}
             capabilities["extensions"] = {**extensions, tasks.EXTENSION: {}}
-        has_tools = app.handler_of("tools/call") is not None
-        if self._keyed_calls is not None and is_http and has_tools:
-            capabilities = found["capabilities"]
-            extensions = json.as_object(capabilities.get("extensions")) or {}
-            own = {reclaim.EXTENSION: self._keyed_calls.declaration}
-            capabilities["extensions"] = {**extensions, **own}
+        if self._keyed_calls is not None and is_http:
+            self._keyed_calls.declare(found["capabilities"])
         if app.instructions is not None:
             found["instructions"] = app.instructions
         return found

@@ -18,7 +18,7 @@ from ...errors import RemoteProtocolError
 from ...http import RequestHead
 from ...messages import Message, Notification, Request, RequestId
 from ...meta_keys import LISTEN, LOG_LEVEL, meta_of
-from ...reclaim import CANCEL, EXTENSION, RECEIVED
+from ...reclaim import CANCEL, EXTENSION
 from ...states import ExchangeState
 from ...tasks import PROGRESS_UNSHOWN
 from ...timers import Timer
@@ -29,7 +29,6 @@ from ..core import ServerCore, Sink
 from ..exchange import ServerExchange
 from ..keyed_calls import MAX_REPORT_BYTES, MAX_REPORTS, Key, KeyedCall, KeyedCalls
 from ..responder import HttpResponder
-from ..scope_checks import require_scopes
 from .era import ModernServer, check_notification
 from .results import ModernResults
 from .subscriptions import Subscriptions
@@ -149,14 +148,15 @@ class KeyedResponder(ModernHttpResponder):
             self._core.timers.stop(Timer.STREAM_OPEN, self)
             self._calls.cut(self.call)
 
-    def reconnect(self, exchange: ServerExchange, missed: tuple[bytes, ...]) -> None:
+    def reconnect(self, exchange: ServerExchange, received: int) -> None:
         """Go on with another connection, and send first what was missed."""
+        assert self.call is not None
         if not self.exchange.is_done:
             self.exchange.responder = None
             self.exchange.abort()
         self.exchange, self._held = exchange, 0
         self.start()
-        for message in missed:
+        for message in self.call.missed(received):
             super().message(message)
 
 
@@ -348,17 +348,10 @@ class ModernHttp:
         key, found = calls.read(text, head.principal, request)
         self._modern.check(request, head, meta, has_key=True, is_known=found is not None)
         if found is not None:
-            require_scopes(self._core, head, request, found.scopes)
-            received = (request.params or {}).get(RECEIVED, 0)
-            if type(received) is not int or received < 0:
-                raise refusals.BAD_KEY(request.id)
-            calls.reclaim(found, key, request, exchange, received)
-        elif request.method == EXTENSION:
-            raise calls.unknown(key, request, was_noted=False)
-        elif request.method == "tools/call":
-            self._start(exchange, head, request, meta, key)
+            calls.reclaim(found, key, request, exchange)
         else:
-            raise refusals.BAD_KEY(request.id)
+            calls.check_new(key, request)
+            self._start(exchange, head, request, meta, key)
 
     def _start(
         self,

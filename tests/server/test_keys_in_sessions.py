@@ -1,0 +1,269 @@
+"""Calls with keys at the handshake revisions: a key does what resumption cannot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from sansmcp import InputRequired, Limits, ServerCall
+from sansmcp.events import CallCancelled, CallReceived
+from sansmcp.reclaim import EXTENSION
+
+from ..messages import notification
+from .harness import LATEST, RawExchange, ServerHarness, initialize, request
+from .pipe_harness import result
+from .test_rounds import ACCEPTED, ALL, NAME
+
+OLDER = ["2025-03-26", "2025-06-18", "2025-11-25"]
+SECRET = "a-secret-of-the-call"
+
+
+def keyed(
+    id: int = 1,
+    *,
+    method: str = "tools/call",
+    place: str = ".",
+    secret: str = SECRET,
+    **params: Any,
+) -> dict[str, Any]:
+    """A request with a key, which carries a progress token."""
+    about = {EXTENSION: f"{place}.{secret}", "progressToken": id}
+    message = request(id, method)
+    message["params"] = {**params, "_meta": about}
+    if method == "tools/call":
+        message["params"]["name"] = "add"
+    return message
+
+
+def rest(id: int = 1, received: int = 0, place: str = ".") -> dict[str, Any]:
+    return keyed(id, method=EXTENSION, place=place, received=received)
+
+
+class Keyed(ServerHarness):
+    """A server with a session, at one revision."""
+
+    version = LATEST
+
+    def __init__(self, version: str = LATEST, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.version = version
+        self.session = self.open_session(version, ALL)
+
+    def ask(self, message: Any) -> RawExchange:
+        return self.post(message, self.session, self.version)
+
+    def start(self, message: Any = None) -> tuple[RawExchange, ServerCall]:
+        talk = self.ask(keyed() if message is None else message)
+        return talk, self.last_call()
+
+    @property
+    def started(self) -> int:
+        """The calls that were not taken with ``start()``."""
+        return sum(isinstance(event, CallReceived) for event in self.events)
+
+
+def progress(talk: RawExchange) -> list[float]:
+    return [each["params"]["progress"] for each in talk.messages if "params" in each]
+
+
+def cancel(harness: Keyed, id: int) -> None:
+    harness.ask(notification("notifications/cancelled", requestId=id))
+
+
+@pytest.mark.parametrize("version", OLDER)
+def test_initialize_declares_the_extension(version: str) -> None:
+    declared = ServerHarness().post(initialize(version)).json["result"]["capabilities"]
+    assert declared["extensions"][EXTENSION]["timeoutSeconds"] == Limits().reclaim_timeout
+    without = ServerHarness(reclaim=False).post(initialize(version)).json["result"]
+    assert "extensions" not in without["capabilities"]
+
+
+@pytest.mark.parametrize("reclaim", [True, False])
+def test_the_handler_does_not_see_the_key(reclaim: bool) -> None:
+    _, call = Keyed(reclaim=reclaim).start()
+    assert call.request.params == {"name": "add", "_meta": {"progressToken": 1}}
+
+
+@pytest.mark.parametrize("resumable", [True, False])
+@pytest.mark.parametrize("version", OLDER)
+def test_a_response_that_was_lost_as_json_is_sent_again(version: str, resumable: bool) -> None:
+    harness = Keyed(version, resumable=resumable)
+    talk, call = harness.start()
+    talk.lose_connection()
+    assert harness.run_action(call.respond, {"sum": 3})
+    again = harness.ask(rest())
+    assert again.json["result"] == {"sum": 3}
+    assert harness.started == 0
+
+
+@pytest.mark.parametrize("version", OLDER)
+def test_before_the_first_id_the_rest_is_the_stream_from_its_beginning(version: str) -> None:
+    """The client resumes it from then on."""
+    harness = Keyed(version)
+    talk, call = harness.start()
+    harness.wait(0.1)
+    talk.lose_connection()
+    assert harness.run_action(call.progress, 1)
+    again = harness.ask(rest())
+    assert progress(again) == [1]
+    resumed = harness.get(harness.session, again.last_id)
+    harness.run_action(call.progress, 2)
+    harness.run_action(call.respond, {"sum": 3})
+    assert progress(resumed) == [2]
+    assert resumed.messages[-1]["result"] == {"sum": 3}
+
+
+@pytest.mark.parametrize("version", OLDER)
+def test_where_nothing_is_stored_what_was_missed_is_kept(version: str) -> None:
+    harness = Keyed(version, resumable=False)
+    talk, call = harness.start()
+    harness.run_action(call.progress, 1)
+    assert progress(talk) == [1]
+    talk.lose_connection()
+    assert harness.run_action(call.progress, 2)
+    again = harness.ask(rest(received=1))
+    assert progress(again) == [2]
+    harness.run_action(call.progress, 3)
+    again.lose_connection()
+    assert harness.run_action(call.respond, {"sum": 3})
+    last = harness.ask(rest(received=3))
+    assert last.json["result"] == {"sum": 3}
+    assert harness.ask(rest(received=2)).messages[-1]["result"] == {"sum": 3}
+
+
+def test_a_cut_before_the_response_begins_loses_no_report() -> None:
+    harness = Keyed("2025-06-18")
+    talk, call = harness.start()
+    talk.lose_connection()
+    assert harness.run_action(call.progress, 1)
+    again = harness.ask(rest())
+    assert progress(again) == [1]
+    assert not again.is_over
+    again.lose_connection()
+    assert harness.run_action(call.respond, {"sum": 3})
+    assert harness.get(harness.session, again.last_id).messages[-1]["result"] == {"sum": 3}
+
+
+def test_a_newer_connection_replaces_the_older_one() -> None:
+    harness = Keyed("2025-06-18")
+    talk, call = harness.start()
+    again = harness.ask(rest())
+    assert talk.is_over
+    harness.run_action(call.respond, {"sum": 3})
+    assert again.json["result"] == {"sum": 3}
+
+
+@pytest.mark.parametrize("resumable", [True, False])
+def test_a_question_that_was_lost_comes_again(resumable: bool) -> None:
+    harness = Keyed("2025-06-18", resumable=resumable)
+    talk, call = harness.start()
+    talk.lose_connection()
+    required = InputRequired({"name": NAME}, None)
+    assert harness.run_action(call.respond, required)
+    again = harness.ask(rest())
+    (question,) = again.messages
+    assert harness.ask(result(question["id"], ACCEPTED)).status == 202
+    going_on = harness.last_call()
+    assert going_on.handler_input.input_responses == {"name": ACCEPTED}
+    harness.run_action(going_on.respond, {"sum": 3})
+    assert again.messages[-1]["result"] == {"sum": 3}
+
+
+def test_also_if_it_was_lost_after_the_call_was_parked() -> None:
+    harness = Keyed("2025-06-18")
+    talk, call = harness.start()
+    harness.run_action(call.respond, InputRequired({"name": NAME}, None))
+    talk.lose_connection()
+    again = harness.ask(rest())
+    assert again.messages == talk.messages
+    again.lose_connection()
+    assert harness.ask(rest()).messages == talk.messages
+
+
+def test_a_parked_call_keeps_its_key_for_a_while() -> None:
+    harness = Keyed("2025-06-18")
+    talk, call = harness.start()
+    harness.run_action(call.respond, InputRequired({"name": NAME}, None))
+    harness.wait(Limits().reclaim_timeout)
+    refused = harness.ask(rest())
+    assert (refused.status, refused.error["data"]["reason"]) == (409, "unknown_key")
+    (question,) = talk.messages
+    harness.ask(result(question["id"], ACCEPTED))
+    harness.run_action(harness.last_call().respond, {"sum": 3})
+    assert talk.messages[-1]["result"] == {"sum": 3}
+
+
+def test_a_copy_runs_nothing() -> None:
+    harness = Keyed("2025-06-18")
+    _, call = harness.start()
+    copy = harness.ask(keyed())
+    harness.run_action(call.respond, {"sum": 3})
+    assert copy.json["result"] == harness.ask(keyed()).json["result"] == {"sum": 3}
+    assert harness.started == 0
+
+
+def test_what_has_never_arrived_is_told() -> None:
+    harness = Keyed("2025-06-18")
+    place = harness.post(initialize("2025-06-18")).json["result"]["capabilities"]["extensions"]
+    refused = harness.ask(rest(place=place[EXTENSION]["place"]))
+    assert refused.status == 409
+    assert refused.error["data"]["neverArrived"] is True
+    assert harness.ask(rest()).error["data"]["neverArrived"] is False
+
+
+def test_a_call_for_another_process_is_refused() -> None:
+    harness = Keyed()
+    refused = harness.ask(keyed(place="another-process.0"))
+    assert (refused.status, refused.error["data"]["reason"]) == (409, "other_place")
+    assert harness.started == 0
+
+
+def test_a_key_is_of_a_call_only() -> None:
+    harness = Keyed()
+    assert harness.ask(keyed(method="ping")).status == 400
+    bad = request(2)
+    bad["params"]["_meta"] = {EXTENSION: "no key"}
+    assert harness.ask(bad).status == 400
+    assert harness.started == 0
+
+
+def test_a_cancelled_call_has_no_response() -> None:
+    harness = Keyed("2025-06-18", resumable=False)
+    talk, _ = harness.start()
+    talk.lose_connection()
+    cancel(harness, 1)
+    assert [event for event in harness.events if isinstance(event, CallCancelled)]
+    assert harness.ask(rest()).error["data"]["reason"] == "unknown_key"
+
+
+def test_a_client_that_does_not_come_back_cancels_nothing() -> None:
+    harness = Keyed("2025-06-18")
+    talk, call = harness.start()
+    talk.lose_connection()
+    harness.wait(10 * Limits().reclaim_timeout)
+    assert harness.run_action(call.respond, {"sum": 3})
+
+
+def test_without_room_a_call_has_no_key() -> None:
+    harness = Keyed("2025-06-18", limits=Limits(max_reclaim_bytes=1))
+    harness.start(keyed(1, secret="a-secret-of-another"))
+    for id, end in ((2, {"sum": 3}), (3, InputRequired({"name": NAME}, None))):
+        talk, call = harness.start(keyed(id))
+        assert harness.run_action(call.progress, 1)
+        assert harness.run_action(call.respond, end)
+        assert talk.messages[0]["params"]["progress"] == 1
+        assert harness.ask(rest(id)).error["data"]["reason"] == "unknown_key"
+    talk, call = harness.start(keyed(4))
+    cancel(harness, 4)
+    assert not call.is_running
+
+
+def test_the_rest_is_sent_while_the_server_stops() -> None:
+    harness = Keyed("2025-06-18")
+    talk, call = harness.start()
+    talk.lose_connection()
+    harness.run_action(harness.server.drain)
+    again = harness.ask(rest())
+    harness.run_action(call.respond, {"sum": 3})
+    assert again.json["result"] == {"sum": 3}
