@@ -12,6 +12,7 @@ import json
 import math
 import re
 from collections import deque
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -23,6 +24,7 @@ from sansmcp import (
     Authorization,
     Client,
     CredentialsKey,
+    DpopProof,
     MemoryCredentials,
     ProtectedResource,
     Refusal,
@@ -65,6 +67,7 @@ CHECKERS = {
     "refusals": "a request that was refused is made again once, with another token",
     "refreshes": "no refresh token is spent twice, and none in vain",
     "logins": "people are asked once at a time, and only for what their client has not got",
+    "proofs": "a proof of a client is accepted once, by all instances together",
     "expiry": "event streams end that can be opened again, when their token expires",
 }
 
@@ -102,6 +105,7 @@ _ISSUER = "https://login.example"
 _SECRET = "secret-"
 _REFRESH = re.compile(r"secret-refresh-\d+")
 _NEEDED = "mcp:use"
+_PROOF = b"dpop"
 SCOPES = {"resources/read": {"mcp:read"}}
 """What handlers need in addition."""
 
@@ -218,8 +222,8 @@ class AuthorizationServer:
             token.is_refused = True
             return Refusal()
         self.world.reach("authorized")
-        left = token.expires_at - now
-        return Access(token.grant.account, token.grant.scopes, expires_in=left)
+        left, proof = token.expires_at - now, _proof_in(head, token.grant.account)
+        return Access(token.grant.account, token.grant.scopes, expires_in=left, proof=proof)
 
     def verifying_takes(self, name: str) -> float:
         """Seconds that a server needs in addition to know what a token is."""
@@ -334,16 +338,31 @@ class AuthorizationServer:
                     self.world.fail("nothing left", f"the credentials of {account} stay locked")
 
 
-class WatchedClient(Client):
-    """A client that notes which of its requests were refused, and with which token."""
+def _proof_in(head: RequestHead, account: str) -> DpopProof | None:
+    """The proof of a request, which all that has come to know it can repeat; it is not signed."""
+    values = head.values(_PROOF)
+    if not values:
+        return None
+    path, method = head.path.decode(), head.method.decode()
+    url = _MCP if path == "/mcp" else _MCP + path
+    id = values[0].decode()
+    return DpopProof(thumbprint=account, method=method, url=url, id=id, age=0.0)
 
-    __slots__ = ("refused", "sent")
+
+class WatchedClient(Client):
+    """A client that notes which of its requests were refused, and with which token.
+
+    It tells ``on_accepted`` of those that were not.
+    """
+
+    __slots__ = ("on_accepted", "refused", "sent")
 
     def __init__(self, *args: Any, **settings: Any) -> None:
         super().__init__(*args, **settings)
         self.sent: dict[int, _Sent] = {}
         """Its requests to the MCP server, by exchange."""
         self.refused: set[_Sent] = set()
+        self.on_accepted: Callable[[int], None] | None = None
 
     def receive_part(self, exchange: int, part: ResponsePart, *, now: float) -> None:
         """Note a refusal."""
@@ -353,6 +372,8 @@ class WatchedClient(Client):
             )
             if part.status == 401 or lacks_scope:
                 self.refused.add(self.sent[exchange])
+            if part.status < 300 and self.on_accepted is not None:
+                self.on_accepted(exchange)
         super().receive_part(exchange, part, now=now)
 
 
@@ -381,6 +402,11 @@ class Seat:
         """Those that were for the MCP server."""
         self._mcp: dict[int, bytes] = {}
         """The bodies of its requests to the MCP server that are under way."""
+        self._proofs: dict[int, OpenExchange] = {}
+        """Its requests with proofs."""
+        if "proofs" in self.world.features:
+            assert isinstance(customer.client, WatchedClient)
+            customer.client.on_accepted = self._is_accepted
         self._storage: deque[AuthEffect] = deque()
 
     @property
@@ -440,6 +466,23 @@ class Seat:
         elif self.used is not None and effect.head.method == b"GET":
             self._watch_expiry(effect, self.used)
         client.sent[effect.exchange] = name
+
+    def with_proof(self, effect: OpenExchange) -> OpenExchange:
+        """Return a request to the MCP server as it is sent."""
+        if "proofs" not in self.world.features or bearer_token(effect.head) is None:
+            return effect
+        proof = (_PROOF, f"{self.customer.name} {effect.exchange}".encode())
+        head = attrs.evolve(effect.head, headers=(*effect.head.headers, proof))
+        self._proofs[effect.exchange] = effect = attrs.evolve(effect, head=head)
+        return effect
+
+    def _is_accepted(self, exchange: int) -> None:
+        """A request was accepted, and comes again at times: whoever has seen it sends it, too."""
+        world, name = self.world, f"{self.customer.name} proof {exchange}"
+        effect = self._proofs.pop(exchange, None)
+        if effect is not None and world.strikes(name, 0.3):
+            delay = world.fates.pick(f"{name} after", (0.0, 0.1, 5.0))
+            world.clock.call_later(delay, lambda: world.replay(self.customer, effect, name))
 
     def _watch_expiry(self, effect: OpenExchange, token: _Token) -> None:
         """Fail if an event stream is still there long after its token has expired."""

@@ -80,6 +80,11 @@ KINDS = {
             *("resources", "ends", "small store"),
         ),
     ),
+    "proofs": Kind(
+        base=("fleet",),
+        has=_set("protected"),
+        lacks=_set("tasks", "strangers", "store away", "store fails"),
+    ),
     "stdio-v2": Kind(
         base=("",),
         lacks=_set(
@@ -100,6 +105,7 @@ SOMETIMES = (
     "instance stands still",
     "instance stands still while a handler runs",
     "instance stands still while it reads a lease",
+    "proof used again",
     "proxy loses the response",
     "proxy refuses",
     "proxy shows a page",

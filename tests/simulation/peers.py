@@ -900,8 +900,10 @@ class Customer(Host):
             self.gets.append(effect)
             self.in_session.append(effect)
         self._opened.add(effect.exchange)
-        if self.seat is not None and self.seat.opens(effect):
-            return
+        if self.seat is not None:
+            if self.seat.opens(effect):
+                return
+            effect = self.seat.with_proof(effect)
         connection, data = self._pool.begin(effect, now=self.now)
         if connection.driver is None:
             name = f"{self.name} wire {next(self._numbers)}"

@@ -35,6 +35,7 @@ from sansmcp import (
 )
 from sansmcp.app import TaskRule
 from sansmcp.codecs import jsonrpc
+from sansmcp.codecs.headers import Headers
 from sansmcp.codecs.jsonrpc import METHOD_NOT_FOUND, UNSUPPORTED_VERSION
 from sansmcp.effects import OpenExchange
 from sansmcp.errors import RequestTimeout
@@ -689,7 +690,9 @@ class World:
         rule, is_restartable = None, False
         if "tasks" in self.features:
             rule, is_restartable = self.tasks.rule_of, self.tasks.is_restartable
-        needed = authorization.SCOPES if self.issuer is not None else {}
+        # Clients of a world sign nothing, so none can follow a challenge that names DPoP.
+        has_scopes = self.issuer is not None and "proofs" not in self.features
+        needed = authorization.SCOPES if has_scopes else {}
         for method in ("tools/list", "resources/read"):
             app.handler(method, scopes=needed.get(method, set()))(_unused)
         call_handler = app.handler(
@@ -1215,14 +1218,11 @@ class World:
         self.reach("stranger in a session" if is_foreign else "second reader")
         self.tell(f"a {'stranger' if is_foreign else 'second reader'} in a session of {host.name}")
         wire, mallory = Wire(self, name, instance, None, None), self.credentials("mallory")
-        lines = [b"%b %b HTTP/1.1" % (effect.head.method, effect.head.target), b"host: localhost"]
-        lines += [
-            b"%b: %b" % (key, mallory if is_foreign and key == b"authorization" else value)
+        headers = tuple(
+            (key, mallory if is_foreign and key == b"authorization" else value)
             for key, value in effect.head.headers
-        ]
-        if effect.body:
-            lines.append(b"content-length: %d" % len(effect.body))
-        wire.send(b"\r\n".join(lines) + b"\r\n\r\n" + effect.body)
+        )
+        wire.send(_request(effect, headers))
 
         def leave() -> None:
             if is_foreign and wire.seen.startswith(b"HTTP/1.1 2"):
@@ -1230,6 +1230,22 @@ class World:
             wire.close()
 
         self.clock.call_later(self.fates.pick(f"{host.name} reads", (0.1, 3.0)), leave)
+
+    def replay(self, host: Customer, effect: OpenExchange, name: str) -> None:
+        """A request comes again of which the proof was accepted, at any instance."""
+        if (instance := self.route(host, name)) is None:
+            return
+        self.reach("proof used again")
+        self.tell(f"a request of {host.name} comes again: {effect.head.method!r}")
+        wire = Wire(self, name, instance, None, None)
+        wire.send(_request(effect, effect.head.headers))
+
+        def leave() -> None:
+            if wire.seen.startswith(b"HTTP/1.1 2"):
+                self.fail("proofs", f"a proof of {host.name} is accepted twice")
+            wire.close()
+
+        self.clock.call_later(10.0, leave)
 
     def _stop(self, host: Host) -> None:
         """An instance stops as it should: it takes nothing new, and ends what runs on."""
@@ -1893,6 +1909,15 @@ class World:
                 self.fail("nothing left", f"{instance.name} has connections")
             for left in remains.of_server(instance.server):
                 self.fail("nothing left", f"{instance.name} {left} after all clients have left")
+
+
+def _request(effect: OpenExchange, headers: Headers) -> bytes:
+    """A request as one that has seen it sends it, with these headers."""
+    lines = [b"%b %b HTTP/1.1" % (effect.head.method, effect.head.target), b"host: localhost"]
+    lines += [b"%b: %b" % header for header in headers]
+    if effect.body:
+        lines.append(b"content-length: %d" % len(effect.body))
+    return b"\r\n".join(lines) + b"\r\n\r\n" + effect.body
 
 
 def hash_of(value: Any) -> int:
