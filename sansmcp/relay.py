@@ -326,6 +326,8 @@ class Relay:
             server.app.input_schema = self._schemas.get
         self._held = Shares[Hashable]()
         """How many of them each client has."""
+        self._working = Shares[Peer | None]()
+        """The same, but at 2026-07-28 each call counts as a client."""
         self._full: set[ServerCall] = set()
         """The running calls that were above high water."""
         self._parked: dict[int, _Pairing] = {}
@@ -424,8 +426,13 @@ class Relay:
 
     @property
     def must_wait(self) -> bool:
-        """True if a client is behind: leave the upstream's events until it is False."""
-        return any(call.is_above_high_water for call in self._full)
+        """True if the only client that has running calls is behind: leave the upstream's events.
+
+        If there are others, or the events are taken all the same, progress and notifications of a
+        call whose client is behind are lost instead.
+        """
+        is_behind = any(call.is_above_high_water for call in self._full)
+        return is_behind and self._working.owners <= 1
 
     @property
     def running(self) -> int:
@@ -545,6 +552,7 @@ class Relay:
         pairing = _Pairing(next(self._numbers), call, handle, _share_of(call), params, is_repeated)
         self._by_call[call] = self._by_handle[handle] = pairing
         self._held.change(pairing.share, 1)
+        self._working.change(_client_of(call), 1)
 
     def _cannot_be_asked(self, call: ServerCall, error: LocalProtocolError, now: float) -> None:
         text = f"The upstream server cannot be asked: {error}"
@@ -779,7 +787,7 @@ class Relay:
             self._note_left(pairing, now)  # the server has not said that it has ended
         if pairing.number not in self._parked:
             return self._end(pairing, event, now)
-        del self._by_handle[handle]
+        self._remove(pairing)
         pairing.ended = event
         return None
 
@@ -878,6 +886,7 @@ class Relay:
     def _remove(self, pairing: _Pairing) -> None:
         del self._by_handle[pairing.handle]
         self._held.change(pairing.share, -1)
+        self._working.change(_client_of(pairing.call), -1)
 
     def _forget(self, pairing: _Pairing, now: float) -> None:
         """Forget the call of a client. The questions that it has not answered get no answer.
@@ -895,6 +904,8 @@ class Relay:
     def _progress(self, event: ProgressReceived, pairing: _Pairing | None, now: float) -> None:
         if pairing is None or pairing.number in self._parked:
             return
+        if pairing.call.is_above_high_water:
+            return  # a later report may have room
         if pairing.progress is None or event.progress > pairing.progress:
             pairing.progress = event.progress
             pairing.call.progress(event.progress, event.total, event.message, now=now)
@@ -925,6 +936,8 @@ class Relay:
             if not any(sent):
                 pairing = self._only_pairing(now)
                 sent = [pairing is not None and pairing.call.notify(method, params, now=now)]
+        elif pairing.call.is_above_high_water:
+            return None  # its client does not read
         else:
             sent = [pairing.call.notify(method, params, now=now)]
             self._note_full(pairing.call)

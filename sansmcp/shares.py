@@ -34,6 +34,11 @@ class Shares(Generic[Owner]):
     it.
     """
 
+    @property
+    def owners(self) -> int:
+        """The number of owners that have something."""
+        return len(self._amounts)
+
     def of(self, owner: Owner) -> int:
         """Return the amount of an owner."""
         return self._amounts.get(owner, 0)

@@ -169,7 +169,8 @@ class UpstreamClient(sansmcp_asyncio.Client):
     @property
     def is_paused(self) -> bool:
         link = self.link
-        return super().is_paused or (link is not None and link.must_wait)
+        must_wait = link is not None and link.must_wait and not self._pending_calls
+        return super().is_paused or must_wait
 
     def handle_event(self, event: ClientEvent) -> None:
         match event:

@@ -155,6 +155,21 @@ def test_one_client_cannot_take_all_calls(
     assert isinstance(bench.outcome(), CallCompleted)
 
 
+def test_a_call_that_ends_while_its_client_is_asked_counts_no_longer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    bench = Bench(NEW, OLD)
+    monkeypatch.setattr(Client, "limits", Limits(max_pending_calls=4))
+    for _ in range(6):
+        call = begun(bench)
+        ask(bench, call)
+        asked = question(bench)
+        bench.respond(call, {})
+        bench.client.respond(asked.id, {"action": "decline"}, now=bench.now)
+        bench.run()
+        assert isinstance(bench.outcome(), CallCompleted)
+
+
 @pytest.mark.parametrize(("down", "code"), [(OLD, -32002), (OLD_HTTP, -32002), (NEW_HTTP, -32602)])
 def test_a_resource_that_does_not_exist(down: tuple[str, str], code: int) -> None:
     """2026-07-28 has another code for it; the older clients of an older server get theirs."""
@@ -1422,3 +1437,30 @@ def test_a_notification_that_is_not_json_is_lost() -> None:
     )
     (lost,) = bench.lost
     assert lost.startswith("'notifications/message' of the upstream server is lost: ")
+
+
+def test_a_client_that_is_behind_holds_up_no_other() -> None:
+    """It loses progress and notifications, in a place of bounded size."""
+    bench = Bench(NEW_HTTP, OLD_HTTP)
+    calls = [begun(bench), begun(bench)]
+    relay = bench.relay
+    assert relay is not None
+    for number in range(1, 4):
+        event = ProgressReceived(call=1, progress=number, message="x" * (1 << 20))
+        relay.receive_client_event(event, now=0.0)
+        notification = Notification("com.example/x", {"text": "x" * (1 << 20)})
+        relay.receive_client_event(ServerNotified(1, notification), now=0.0)
+        assert not relay.must_wait
+    relay.receive_client_event(ProgressReceived(call=2, progress=1), now=0.0)
+    bench.run()
+    told = bench.take_all(bench.down.events, ProgressReceived)
+    assert [(event.call, event.progress) for event in told] == [(1, 1), (2, 1)]
+    assert not bench.take_all(bench.down.events, ServerNotified)
+    bench.respond(calls[1], {})
+    assert isinstance(bench.outcome(), CallCompleted)
+    relay.receive_client_event(
+        ProgressReceived(call=1, progress=9, message="x" * (1 << 20)), now=0.0
+    )
+    assert relay.must_wait  # now it is alone
+    bench.run()
+    assert bench.take(bench.down.events, ProgressReceived).progress == 9
