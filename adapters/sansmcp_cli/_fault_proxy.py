@@ -230,11 +230,24 @@ class FaultProxy:
 
 
 async def _accept(listener: socket.socket) -> socket.socket:
+    loop = asyncio.get_running_loop()
     while True:
+        accepting = loop.create_task(loop.sock_accept(listener))
         try:
-            client, _ = await asyncio.get_running_loop().sock_accept(listener)
+            client, _ = await asyncio.shield(accepting)
         except OSError:
             await asyncio.sleep(_RETRY)
+        except asyncio.CancelledError:
+            # sock_accept() of CPython 3.11 raises InvalidStateError if it is cancelled in the step
+            # in which a connection comes. The loop of Windows has no readers, and completes it.
+            with suppress(NotImplementedError):
+                loop.remove_reader(listener)
+            await asyncio.sleep(0)
+            accepting.cancel()
+            with suppress(asyncio.CancelledError, OSError):
+                client, _ = await accepting
+                client.close()
+            raise
         else:
             return client
 
@@ -250,18 +263,11 @@ def relaying(relay: FaultProxy) -> Generator[str, None, None]:
             with suppress(asyncio.CancelledError):
                 loop.run_until_complete(task)
 
-        def stop() -> None:
-            # sock_accept() of CPython 3.11 raises InvalidStateError if it is cancelled in the step
-            # in which a connection comes. The loop of Windows has no readers, and completes it.
-            with suppress(NotImplementedError):
-                loop.remove_reader(listener)
-            task.cancel()
-
         running = threading.Thread(target=run, daemon=True)
         running.start()
         try:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
         finally:
-            loop.call_soon_threadsafe(stop)
+            loop.call_soon_threadsafe(task.cancel)
             running.join()
             loop.close()

@@ -12,6 +12,7 @@ import struct
 import threading
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Any
 
 import attrs
 import pytest
@@ -468,3 +469,24 @@ def test_a_port_that_is_taken(url: str) -> None:
 def test_the_help_fits_the_terminal() -> None:
     shown = run("chaos", "--help")
     assert max(map(len, shown.out.splitlines())) <= 80
+
+
+def test_a_proxy_that_ends_while_a_connection_comes_raises_nothing() -> None:
+    """In the same step of the loop: a callback of asyncio raised InvalidStateError then."""
+    complaints: list[Any] = []
+
+    async def main(listener: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        loop.set_exception_handler(lambda _, complaint: complaints.append(complaint))
+        proxy = FaultProxy(lambda: ("127.0.0.1", 1), lambda number: Scripted(0))
+        running = loop.create_task(proxy.run(listener))
+        for _ in range(3):
+            await asyncio.sleep(0)
+        with socket.create_connection(listener.getsockname()):
+            loop.call_soon(running.cancel)
+            with pytest.raises(asyncio.CancelledError):
+                await running
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        asyncio.run(main(listener))
+    assert complaints == []
