@@ -92,9 +92,10 @@ _LOG_MESSAGE = "notifications/message"
 _SET_LEVEL = "logging/setLevel"
 _SUBSCRIBE, _UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"
 
-_SERVER, _PARKED = "server", "parked"
-"""Members of the signed state of a client: the upstream server that needs the input, and which
-pairing does, if the upstream call is still open.
+_SERVER, _RELAY, _PARKED = "server", "relay", "parked"
+"""Members of the signed state of a client: the upstream server that needs the input, and if the
+upstream call is still open, which relay has it, and which pairing there. Relays of several
+processes may have the same key, and one that was started again has that of the earlier one.
 """
 
 _MAX_NAME = 1000
@@ -314,6 +315,7 @@ class Relay:
         self._upstream = upstream
         self._session = session
         self._tools = tools
+        self._token = server.new_token()
         self._numbers = count(1)
         self._revision: Revision | None = None
         self._capabilities: Mapping[str, Any] = {}
@@ -719,7 +721,7 @@ class Relay:
 
     def _came_back(self, call: ServerCall, state: Mapping[str, Any], now: float) -> None:
         """Take the input of a client of 2026-07-28, and continue its upstream call."""
-        is_ours = state.get(_SERVER) == self._name
+        is_ours = (state.get(_SERVER), state.get(_RELAY)) == (self._name, self._token)
         pairing = self._parked.pop(state.get(_PARKED, 0), None) if is_ours else None
         if pairing is None:
             text = "This input is for a call that has ended; send the request again without it"
@@ -1040,7 +1042,7 @@ class Relay:
         wanted = islice(pairing.wanted.items(), self._server.limits.max_batch_messages)
         asked = {name: InputRequest(each.method, each.params or {}) for name, each in wanted}
         call = pairing.call
-        state = {_SERVER: self._name, _PARKED: pairing.number}
+        state = {_SERVER: self._name, _RELAY: self._token, _PARKED: pairing.number}
         call.respond(InputRequired(asked, state), now=now)
         del self._by_call[call]
         self._full.discard(call)

@@ -259,6 +259,14 @@ class Server(StoreCompletions):
         """
         return self._modern.subscriptions.resources
 
+    def new_token(self) -> str:
+        """Return a new unguessable string, of the source that the server was given.
+
+        Raises:
+            LocalProtocolError: the source returns other strings than are allowed.
+        """
+        return self._core.token()
+
     @property
     def is_busy(self) -> bool:
         """True if any call is running."""

@@ -478,6 +478,24 @@ def test_a_question_that_names_no_call_reaches_none_of_several_clients() -> None
     assert not refused(bench)
 
 
+def test_input_for_a_call_of_an_earlier_process_goes_to_no_other_call() -> None:
+    """The key of states outlives a process with a store, and several processes can share it."""
+    bench = Bench(NEW_HTTP, OLD)
+    ask(bench, begun(bench))
+    old = question(bench)
+    bench.relay = bench.new_relay()
+    call = begun(bench)
+    asked = ask(bench, call)
+    new = question(bench)
+    bench.client.respond(old.id, {"action": "accept", "content": {}}, now=bench.now)
+    bench.run()
+    assert "has ended" in error_of(bench).message
+    assert not bench.take_all(bench.up.server_events, ClientResponseReceived)
+    bench.client.respond(new.id, {"action": "decline"}, now=bench.now)
+    bench.run()
+    assert bench.take(bench.up.server_events, ClientResponseReceived).request_id == asked
+
+
 @pytest.mark.parametrize("why", ["cancelled", "no input", "timeout", "no longer open"])
 def test_a_question_never_reaches_another_client_than_the_one_that_left(why: str) -> None:
     bench = Bench(NEW_HTTP, OLD)
