@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from sansmcp.events import Connected, ProtocolViolation, ServerNotified
+from sansmcp.events import CallCompleted, Connected, ProtocolViolation, ServerNotified
+from sansmcp.http import BodyData
+from sansmcp.process import StdoutData
 
 from .detection_harness import failure
 from .harness import ClientHarness, error, initialized, notification, request, response
@@ -78,3 +80,29 @@ def test_what_comes_with_the_answer_and_is_no_message_is_reported(transport: str
         harness.take().accept()
     kinds = [type(event) for event in harness.events]
     assert sorted(kinds, key=str) == sorted([Connected, ServerNotified, ProtocolViolation], key=str)
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http+sse", "stream"])
+def test_any_number_of_batches_of_nothing_may_come_at_once(transport: str) -> None:
+    """More than Python calls functions inside of another."""
+    lines, events = b"[]\n" * 5000, b"data: []\n\n" * 5000
+    if transport == "stdio":
+        process = ProcessHarness().connect()
+        handle, id = process.make()
+        process.feed(StdoutData(lines))
+        process.say(response(id))
+        assert process.events == [CallCompleted(handle, {})]
+    elif transport == "http+sse":
+        session = SseHarness().connect()
+        handle, asked = session.call()
+        asked.accept()
+        session.stream.feed(BodyData(events))
+        session.say(response(asked.id))
+        assert session.take_events() == [CallCompleted(handle, {})]
+    else:
+        harness = ClientHarness().connect()
+        handle, asked = harness.call()
+        asked.open_stream()
+        asked.feed(BodyData(events))
+        asked.event(response(asked.id))
+        assert harness.take_events() == [CallCompleted(handle, {})]

@@ -133,24 +133,23 @@ class Stdio:
 
     def next_outcome(self) -> LineOutcome | None:
         """Return the next message of the process, or what was wrong with it; None for none yet."""
-        if self._next:
-            return self._next.popleft()
-        line = b""
-        try:
-            next_line = self._decoder.next_event()
-            if isinstance(next_line, Idle):
-                return None
-            line = next_line
-            decoded = self._messages.decode(line)
-        except RemoteProtocolError as error:
-            if not line:  # it is too long to be read
-                error = self._messages.unreadable(self._decoder.skipped, error)
-            return Invalid(error, is_fatal=True, line=line)
-        if not isinstance(decoded, Batch):
-            return decoded
-        for item in decoded.items:
-            self._next.append(Invalid(item) if isinstance(item, RemoteProtocolError) else item)
-        return self.next_outcome()
+        while not self._next:  # batches can be empty
+            line = b""
+            try:
+                next_line = self._decoder.next_event()
+                if isinstance(next_line, Idle):
+                    return None
+                line = next_line
+                decoded = self._messages.decode(line)
+            except RemoteProtocolError as error:
+                if not line:  # it is too long to be read
+                    error = self._messages.unreadable(self._decoder.skipped, error)
+                return Invalid(error, is_fatal=True, line=line)
+            if not isinstance(decoded, Batch):
+                return decoded
+            for item in decoded.items:
+                self._next.append(Invalid(item) if isinstance(item, RemoteProtocolError) else item)
+        return self._next.popleft()
 
     def output_read(self, now: float, *, is_closing: bool) -> StdioOutcome | None:
         """Return what follows after all output was pulled, to its end; None for nothing."""
