@@ -197,6 +197,8 @@ def serve_plan(app: sansmcp.App, **settings: Unpack[ServeSettings]) -> ServePlan
         TypeError: a setting is unknown.
         ImportError: the extra for stdio-v2 is missing.
     """
+    if "host" in settings or "port" in settings:
+        raise TypeError("serve() has no host= and port=; pass http=(HOST, PORT)")
     check_settings(settings, "serve", ServeSettings.__optional_keys__, "a server")
     rest: dict[str, Any] = {**settings}
     options = options_of(ServeOptions, rest)

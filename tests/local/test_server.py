@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import sansmcp
-from sansmcp_local import address_of, listen, new_server
+from sansmcp_local import address_of, listen, new_server, serve_plan
 
 HOST = "127.0.0.1"
 
@@ -40,6 +40,12 @@ def test_addresses(http: tuple[str, int | range]) -> None:
 def test_what_is_no_address(http: Any, said: str) -> None:
     with pytest.raises(sansmcp.LocalProtocolError, match=said):
         address_of(http)
+
+
+@pytest.mark.parametrize("setting", [{"port": 8000}, {"host": HOST}])
+def test_host_and_port_are_one_setting(setting: Any) -> None:
+    with pytest.raises(TypeError, match=r"^serve\(\) has no host= and port=; pass http="):
+        serve_plan(sansmcp.App("x"), **setting)
 
 
 def test_the_first_port_that_is_free() -> None:
