@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import Any, cast
+from typing import Any, TypeGuard, cast
 
 import griffe
 from mkdocs.config.defaults import MkDocsConfig
@@ -45,7 +45,7 @@ _LINK_OR_CODE = re.compile(r"^( *)```.*?^\1```$|(?<=\]\()(?!\w+:)[^)#\s]+", re.M
 """A block of code, which holds no links, or where a link within the project leads."""
 
 _BOOST = {
-    group: 0.3 if group in USERS and group.module != "sansmcp.schema" else 0.1
+    group: 0.2 if group in USERS and group.module != "sansmcp.schema" else 0.1
     for group in (*USERS, *AUTHORS)
 }
 """Results of the search that explain come before those of the API."""
@@ -132,6 +132,11 @@ class Docstrings(griffe.Extension):
         if obj.docstring is not None:
             obj.docstring.value = _ROLE.sub(_reference, obj.docstring.value)
 
+    def on_attribute_instance(self, *, attr: griffe.Attribute, **_: Any) -> None:
+        """Show of the value of an attribute what a program can use: a default, or nothing."""
+        attr.value = _default_of(attr)
+        attr.labels -= {"class-attribute", "instance-attribute", "module-attribute"}
+
     def on_package(self, *, pkg: griffe.Module, **_: Any) -> None:
         """Give the methods of a package without a docstring that of the method they replace."""
         waiting: list[griffe.Object] = [pkg]
@@ -142,6 +147,19 @@ class Docstrings(griffe.Extension):
             if isinstance(found, griffe.Class):
                 for member in members:
                     member.docstring = member.docstring or _inherited(found, member.name)
+
+
+def _default_of(attribute: griffe.Attribute) -> str | griffe.Expr | None:
+    """The value of an attribute, the default of a field of attrs, or None for a parameter."""
+    value = attribute.value
+    if _is_call(value, "attrs.field"):
+        given = [each for each in value.arguments if isinstance(each, griffe.ExprKeyword)]
+        value = next((each.value for each in given if each.name == "default"), None)
+    return None if str(value) == attribute.name or _is_call(value, "attrs.Factory") else value
+
+
+def _is_call(value: str | griffe.Expr | None, function: str) -> TypeGuard[griffe.ExprCall]:
+    return isinstance(value, griffe.ExprCall) and str(value.function) == function
 
 
 def _inherited(kind: griffe.Class, name: str) -> griffe.Docstring | None:

@@ -113,6 +113,13 @@ def test_methods_without_a_docstring_have_that_of_the_method_they_replace(site: 
     assert "Parameters:" in after.partition("<h3")[0]
 
 
+def test_attributes_are_shown_with_their_defaults(site: Path) -> None:
+    pages = {path.name: path.read_text(encoding="utf-8") for path in (site / "api").glob("*.html")}
+    shown = {name: re.sub("<[^>]+>", "", page) for name, page in pages.items()}
+    assert "expires_in: float | None = None" in shown["sansmcp-applications-and-servers.html"]
+    assert [name for name, text in shown.items() if "attrs.field(" in text] == []
+
+
 def test_what_is_copied_has_no_prompts(site: Path) -> None:
     """The script marks a block while it copies it, and the style hides prompts and output then."""
     scripts = (site / "assets" / "javascripts").glob("bundle*.js")
