@@ -30,6 +30,9 @@ from ._lists import (
 
 _METHOD_NOT_FOUND, _INVALID_PARAMS = -32601, -32602
 
+_LEVEL_TIMEOUT = 5.0
+"""Seconds in which a server must set the level of its log, for which the client waits."""
+
 _PROMPTS = "prompts/list"
 
 _NAMED = {
@@ -171,7 +174,9 @@ class Aggregate:
         if why is not None or client is None or "logging" not in client.connected.capabilities:
             return
         try:
-            await client.call("logging/setLevel", params)
+            await client.call(
+                "logging/setLevel", params, timeout=_LEVEL_TIMEOUT, total_timeout=_LEVEL_TIMEOUT
+            )
         except (sansmcp.CallError, sansmcp.LocalProtocolError) as error:
             self._bridge.log(f"{link.upstream.name}: logging/setLevel failed: {error}")
 

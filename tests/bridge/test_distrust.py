@@ -21,7 +21,7 @@ from sansmcp.events import Reconnecting
 from sansmcp.relay import ToolFilter
 from sansmcp.server.calls import RunningCall
 from sansmcp_asyncio import Call
-from sansmcp_bridge import Bridge, Upstream, _lists, open_bridge
+from sansmcp_bridge import Bridge, Upstream, _aggregate, _lists, open_bridge
 from sansmcp_bridge._templates import literal_length
 
 from ..asyncio.loops import run
@@ -398,6 +398,23 @@ def test_a_large_list_is_bounded_and_sent_in_pages() -> None:
     bridged({"one": named("one", "small"), "large": large}, use, log=lines.append)
     assert "large: tools/list has more than 4 MiB; the rest is left out" in lines
     assert sent < 10
+
+
+def test_a_server_that_says_nothing_holds_up_no_level(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_aggregate, "_LEVEL_TIMEOUT", 0.1)
+    evil = sansmcp.App("evil", capabilities={"logging": {}})
+    lines: list[str] = []
+
+    @evil.handler("logging/setLevel")
+    async def set_level(call: Call) -> Any:
+        await asyncio.Event().wait()
+
+    async def use(bridge: Bridge, _: Any) -> None:
+        async with sansmcp_asyncio.connect(bridge.url, versions=(OLD,)) as client:
+            assert await client.call("logging/setLevel", {"level": "info"}) == {}
+
+    bridged({"good": Changing("good").app, "evil": evil}, use, log=lines.append)
+    assert any("evil: logging/setLevel failed" in line for line in lines)
 
 
 async def calls_left(most: int) -> None:
