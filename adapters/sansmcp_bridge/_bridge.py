@@ -93,6 +93,7 @@ class Bridge(sansmcp_asyncio.RunningServer):
         self.places = asyncio.Semaphore((self.core.limits.max_sessions + 1) * len(upstreams))
         self.starts = asyncio.Semaphore(_STARTS)
         self.kept = KeptLists()
+        self.late: set[str] = set()
         self.names = shared_names([each.name for each in upstreams])
         self._aggregates: dict[sansmcp.Session | None, Aggregate] = {}
         """The upstream connections of each session; None has those of all other clients."""

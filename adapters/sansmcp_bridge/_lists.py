@@ -50,6 +50,9 @@ more than 1 MiB.
 _LIST_TIMEOUT = 30.0
 """Seconds in which a server must send a list once it is connected."""
 
+_LATE_TIMEOUT = 5.0
+"""The same for a server whose last list did not come in time, so that clients wait less for it."""
+
 _FRESH = 1.0
 """Seconds in which a list is not read again for a name that it does not have."""
 
@@ -74,6 +77,11 @@ class ListOwner(Protocol):
     @property
     def kept(self) -> KeptLists:
         """The lists of all clients."""
+        ...
+
+    @property
+    def late(self) -> set[str]:
+        """The servers whose last list did not come in time, for any client."""
         ...
 
     def now(self) -> float:
@@ -390,7 +398,8 @@ class MergedList:
         if not self._kind.is_offered(client.connected.capabilities):
             return []
         reading = _Reading(link, self._kind, self._tools)
-        until = self._owner.now() + _LIST_TIMEOUT
+        name, late = link.upstream.name, self._owner.late
+        until = self._owner.now() + (_LATE_TIMEOUT if name in late else _LIST_TIMEOUT)
         try:
             while reading.is_open:
                 left = max(until - self._owner.now(), 0.001)
@@ -399,8 +408,11 @@ class MergedList:
                 )
                 reading.add(json.as_object(page) or {})
         except (sansmcp.CallError, sansmcp.LocalProtocolError) as error:
-            self._owner.log(f"{link.upstream.name} is left out of {self._kind.method}: {error}")
+            if isinstance(error, sansmcp.RequestTimeout):
+                late.add(name)
+            self._owner.log(f"{name} is left out of {self._kind.method}: {error}")
             return None
+        late.discard(name)
         for what in reading.lost[:10]:
             self._owner.log(f"{link.upstream.name}: {self._kind.method}: left out: {what}")
         if reading.is_cut is not None:

@@ -417,6 +417,34 @@ def test_a_server_that_says_nothing_holds_up_no_level(monkeypatch: pytest.Monkey
     assert any("evil: logging/setLevel failed" in line for line in lines)
 
 
+def test_a_server_that_says_nothing_holds_up_lists_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of further sessions, too, until it is in time again."""
+    monkeypatch.setattr(_lists, "_LIST_TIMEOUT", 0.1)
+    good, evil, gate = Changing("good", "pay"), sansmcp.App("evil"), asyncio.Event()
+
+    @evil.handler("tools/list")
+    async def list_tools(call: Call) -> Any:
+        await gate.wait()
+        return {"tools": [{"name": "other", "inputSchema": {"type": "object"}}]}
+
+    async def names(bridge: Bridge) -> list[str]:
+        async with sansmcp_asyncio.connect(bridge.url, versions=(OLD,)) as client:
+            return await names_of(client)
+
+    async def use(bridge: Bridge, _: Any) -> None:
+        assert await names(bridge) == ["pay"]
+        monkeypatch.setattr(_lists, "_LIST_TIMEOUT", 3600.0)
+        monkeypatch.setattr(_lists, "_LATE_TIMEOUT", 0.1)
+        assert await names(bridge) == ["pay"]
+        monkeypatch.setattr(_lists, "_LATE_TIMEOUT", PATIENCE)
+        gate.set()
+        assert await names(bridge) == ["pay", "other"]
+        monkeypatch.setattr(_lists, "_LATE_TIMEOUT", 0.0)
+        assert await names(bridge) == ["pay", "other"]
+
+    bridged({"good": good.app, "evil": evil}, use)
+
+
 async def calls_left(most: int) -> None:
     """Wait until the process has so few calls of tools."""
 
