@@ -10,7 +10,10 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Awaitable, Callable, Coroutine
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any
 
@@ -21,6 +24,7 @@ import sansmcp_loop
 from sansmcp import Idle, ServerConnection
 from sansmcp.types import Unpack
 from sansmcp_local import (
+    STOPPING,
     ByteConnection,
     DriverOptions,
     Endpoint,
@@ -30,7 +34,9 @@ from sansmcp_local import (
     StandardStreams,
     announce,
     explains,
+    handlers_restored,
     log_unexpected,
+    on_signals,
     principal_of,
     pull,
     serve_plan,
@@ -302,7 +308,8 @@ async def serve(
     """Serve an application over HTTP, on stdio, or both, until stopped or cancelled.
 
     ``trio.run`` and nurseries do not pass on keyword arguments, so write ``trio.run(partial(serve,
-    app, http=...))``.
+    app, http=...))``. That also stops at SIGTERM and SIGINT (Ctrl-C), gracefully, and returns; a
+    second one ends it.
 
     Args:
         app: the application. Async handlers get a :class:`Call`. Plain handlers get a
@@ -324,10 +331,35 @@ async def serve(
         serving.url = endpoint.url
         async with plain_nursery() as nursery:
             nursery.start_soon(serving.run, endpoint)
-            announce(endpoint.urls)
             task_status.started(serving)
             try:
-                await serving.stopped.wait()
-            finally:
+                with _called_at_signals(serving.stop) if _is_program() else nullcontext():
+                    announce(endpoint.urls)
+                    await serving.stopped.wait()
+            finally:  # a second signal acts as it would without a handler: no more grace
                 serving.stop()
                 await serving.wait_closed()
+
+
+def _is_program() -> bool:
+    """Return True for ``trio.run(serve)``, where no other task has to end at a signal."""
+    task = trio.lowlevel.current_task()
+    nursery = task.parent_nursery
+    is_first = nursery is not None and nursery.parent_task is trio.lowlevel.current_root_task()
+    is_main = threading.current_thread() is threading.main_thread()
+    return is_main and is_first and getattr(task.coro, "cr_code", None) is serve.__code__
+
+
+@contextmanager
+def _called_at_signals(function: Callable[[], object]) -> Generator[None, None, None]:
+    """Call a function in the loop at each signal that the application does not handle itself."""
+    numbers = [each for each in STOPPING if _is_default(signal.getsignal(each))]
+    token = trio.lowlevel.current_trio_token()
+    with handlers_restored(numbers):
+        on_signals(numbers, partial(token.run_sync_soon, function))
+        yield
+
+
+def _is_default(handler: Any) -> bool:
+    is_of_trio = getattr(handler, "__module__", None) == "trio._core._ki"
+    return is_of_trio or handler in (signal.SIG_DFL, signal.default_int_handler)
