@@ -220,7 +220,7 @@ class KeyedCalls:
         Raises RemoteProtocolError if the call is for another process, or may be a late copy.
         """
         instance, count, secret, _ = key
-        if instance and (instance != self.instance or int(count or 0) < self._forgotten):
+        if instance and (instance != self._instance or int(count or 0) < self._forgotten):
             raise refusals.OTHER_PLACE(request.id, data={PLACE: self.place})
         has_scopes = self._core.app.options_of(request.method).scopes
         scopes = scopes_of(self._core, request) if has_scopes else ()
@@ -256,12 +256,11 @@ class KeyedCalls:
         """Forget a key that was noted, because its call has been refused."""
         self._forget(call)
 
-    def check_new(self, key: Key, request: Request) -> None:
-        """Raise RemoteProtocolError if a request with an unknown key is not a new call."""
+    def not_new(self, key: Key, request: Request) -> RemoteProtocolError:
+        """Return the refusal of a request that has an unknown key and calls no tool."""
         if request.method == EXTENSION:
-            raise self.unknown(key, request, was_noted=False)
-        if request.method != "tools/call":
-            raise refusals.BAD_KEY(request.id)
+            return self.unknown(key, request, was_noted=False)
+        return refusals.BAD_KEY(request.id)
 
     def reclaim(
         self, call: KeyedCall, key: Key, request: Request, exchange: ServerExchange

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import attrs
 
@@ -163,31 +164,42 @@ class StreamableHttp:
             if not self._dispatcher.batch(session, messages, new_responder):
                 exchange.send_response(202)
         elif isinstance(messages, Request):
-            self._request(exchange, session, messages)
+            has_meta = "_meta" in (messages.params or ())
+            text = meta_of(messages).pop(EXTENSION, None) if has_meta else None
+            if text is not None and self._keyed_calls is not None:
+                self._keyed_request(self._keyed_calls, exchange, session, messages, text)
+                return
+            self._dispatcher.check_call(session, messages)
+            stream_after = self._core.stream_after_of(messages.method)
+            responder = SessionResponder(
+                self._core, session, exchange, stream_after, (messages.id,), 1, is_batch=False
+            )
+            self._dispatcher.start((messages,), responder)
         elif not self._dispatcher.dispatch(session, messages, exchange):
             exchange.send_response(202)
 
-    def _request(self, exchange: ServerExchange, session: LegacySession, request: Request) -> None:
-        """Start a call, or send the rest of one that has been started, if it has a known key."""
-        text, calls, key = meta_of(request).pop(EXTENSION, None), self._keyed_calls, None
-        if text is not None and calls is not None:
-            key, found = calls.read(text, session.principal, request)
-            if found is not None:
-                calls.reclaim(found, key, request, exchange)
-                return
-            calls.check_new(key, request)
+    def _keyed_request(
+        self,
+        calls: KeyedCalls,
+        exchange: ServerExchange,
+        session: LegacySession,
+        request: Request,
+        text: Any,
+    ) -> None:
+        """Start a call with a key, or send the rest of one that has been started."""
+        key, found = calls.read(text, session.principal, request)
+        if found is not None:
+            calls.reclaim(found, key, request, exchange)
+            return
+        if request.method != "tools/call":
+            raise calls.not_new(key, request)
         self._dispatcher.check_call(session, request)
         stream_after, ids = self._core.stream_after_of(request.method), (request.id,)
-        if calls is None or key is None:
-            responder = SessionResponder(
-                self._core, session, exchange, stream_after, ids, 1, is_batch=False
-            )
-        else:
-            responder = KeyedSessionResponder(
-                self._core, session, exchange, stream_after, ids, 1, is_batch=False, calls=calls
-            )
-            principal, size = session.principal, exchange.request_size
-            responder.call = calls.note(key, principal, request, responder, size)
+        responder = KeyedSessionResponder(
+            self._core, session, exchange, stream_after, ids, 1, is_batch=False, calls=calls
+        )
+        principal, size = session.principal, exchange.request_size
+        responder.call = calls.note(key, principal, request, responder, size)
         self._dispatcher.start((request,), responder)
 
     def _context(self, head: RequestHead) -> SessionRequestContext:

@@ -349,9 +349,10 @@ class ModernHttp:
         self._modern.check(request, head, meta, has_key=True, is_known=found is not None)
         if found is not None:
             calls.reclaim(found, key, request, exchange)
-        else:
-            calls.check_new(key, request)
+        elif request.method == "tools/call":
             self._start(exchange, head, request, meta, key)
+        else:
+            raise calls.not_new(key, request)
 
     def _start(
         self,

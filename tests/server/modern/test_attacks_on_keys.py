@@ -1,0 +1,101 @@
+"""Whoever attacks the keys of calls gets nothing, and costs others nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from sansmcp import Limits, ServerCall
+
+from ..harness import RawExchange
+from .harness import ModernServerHarness
+from .test_reclaim import SECRET, keyed, place_of, rest
+
+_BYTES = 100_000
+_MOST_CUT = 3
+
+
+def begin_and_cut(
+    harness: ModernServerHarness, id: int, secret: str = SECRET, principal: str = ""
+) -> tuple[RawExchange, ServerCall]:
+    talk, call = harness.start(keyed(id, secret), principal=principal)
+    talk.lose_connection()
+    return talk, call
+
+
+@pytest.fixture
+def harness() -> ModernServerHarness:
+    return ModernServerHarness(limits=Limits(max_reclaim_bytes=_BYTES, max_cut_calls=_MOST_CUT))
+
+
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_a_guess_is_told_nothing_about_the_keys_that_there_are(
+    harness: ModernServerHarness, has_ended: bool
+) -> None:
+    """Also if it shares most of a key, and comes with the id of its call."""
+    _, call = begin_and_cut(harness, 1)
+    if has_ended:
+        harness.run_action(call.respond, {"content": ["secret"]})
+    place = place_of(harness)
+    guesses = [SECRET[:-1] + "x", SECRET + "x", SECRET.upper(), SECRET[::-1]]
+    answers = {harness.ask(rest(1, guess, at)).body for guess in guesses for at in (".", place)}
+    assert len(answers) == 2, "one for each place, whatever was guessed"
+    assert not any(b"secret" in body for body in answers)
+    assert call.is_running is not has_ended
+    assert harness.ask(rest(1)).status in (None, 200)
+
+
+def test_a_key_that_another_principal_has_learnt_gives_it_nothing(
+    harness: ModernServerHarness,
+) -> None:
+    _, call = begin_and_cut(harness, 1, principal="ann")
+    harness.run_action(call.respond, {"content": ["of ann"]})
+    assert harness.ask(rest(1), principal="mallory").error["data"]["reason"] == "unknown_key"
+    copy, other = harness.start(keyed(1), principal="mallory")
+    harness.run_action(other.respond, {"content": ["of mallory"]})
+    assert copy.json["result"]["content"] == ["of mallory"]
+    confirmed = keyed(2, "another-secret-of-a-call", more=f",{SECRET}")
+    harness.start(confirmed, principal="mallory")
+    assert harness.ask(rest(1), principal="ann").json["result"]["content"] == ["of ann"]
+
+
+def test_calls_that_are_cut_to_fill_the_bounds_cost_no_other_principal(
+    harness: ModernServerHarness,
+) -> None:
+    ended = begin_and_cut(harness, 1, "a-secret-of-an-ended-call", "ann")[1]
+    harness.run_action(ended.respond, {"content": ["ended"]})
+    _, running = begin_and_cut(harness, 2, "a-secret-of-a-running-call", "ann")
+    calls = [
+        begin_and_cut(harness, id, f"a-secret-of-mallory-{id}", "mallory")[1] for id in range(100)
+    ]
+    assert [call.is_running for call in calls] == [False] * 97 + [True] * _MOST_CUT
+    assert running.is_running
+    assert harness.ask(rest(1, "a-secret-of-an-ended-call"), principal="ann").status == 200
+    again = harness.ask(rest(2, "a-secret-of-a-running-call"), principal="ann")
+    harness.run_action(running.respond, {"content": ["of ann"]})
+    assert again.json["result"]["content"] == ["of ann"]
+
+
+def test_a_flood_of_keys_and_responses_costs_no_other_principal(
+    harness: ModernServerHarness,
+) -> None:
+    _, running = begin_and_cut(harness, 1, "a-secret-of-a-running-call", "ann")
+    for id in range(300):
+        talk, call = harness.start(keyed(id, f"a-secret-of-mallory-{id}"), principal="mallory")
+        harness.run_action(call.respond, {"content": ["x" * 5000]})
+        assert talk.status == 200
+    again = harness.ask(rest(1, "a-secret-of-a-running-call"), principal="ann")
+    harness.run_action(running.respond, {"content": ["of ann"]})
+    assert again.json["result"]["content"] == ["of ann"]
+
+
+def test_asking_again_and_again_runs_nothing_and_keeps_nothing(
+    harness: ModernServerHarness,
+) -> None:
+    """Each time the connection is cut at once; the call stays one, within its bounds."""
+    _, call = begin_and_cut(harness, 1)
+    for _ in range(1000):
+        harness.ask(rest(1)).lose_connection()
+    assert call.is_running
+    harness.run_action(call.respond, {"content": ["once"]})
+    for _ in range(1000):
+        assert harness.ask(rest(1)).json["result"]["content"] == ["once"]
