@@ -88,7 +88,6 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--draw",
         type=int,
         nargs=2,
-        default=(1, 0),
         metavar=("N", "SEED"),
         help="run one of N tests, drawn by the seed",
     )
@@ -101,7 +100,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             items=[item for item in items if not wanted & _requirements_of(item)]
         )
         items[:] = [item for item in items if wanted & _requirements_of(item)]
-    one_of, seed = config.getoption("--draw")
+    draw: tuple[int, int] = config.getoption("--draw") or (1, 0)
+    one_of, seed = draw
     if one_of > 1:
         drawn: dict[bool, list[pytest.Item]] = {False: [], True: []}
         for item in items:
