@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from h2.errors import ErrorCodes
 from h2.events import WindowUpdated
@@ -38,6 +40,16 @@ def test_a_request_gets_its_response(harness: ServerHarness) -> None:
     assert (answer.status, answer.has_ended, answer.reset) == (200, True, None)
     assert answer.json["id"] == number
     assert harness.connection.next_deadline() is None
+
+
+@pytest.mark.parametrize("announced", [modern(1, name="other"), modern(1, "ping")])
+def test_headers_say_what_the_body_says(harness: ServerHarness, announced: Any) -> None:
+    """As over HTTP/1.1: the same headers, and the same refusal of others."""
+    number = harness.begin(announced)
+    harness.peer.send_data(number, body_of(modern(number)), end_stream=True)
+    answer = harness.flush().answers[number]
+    assert (answer.status, answer.json["error"]["data"]["reason"]) == (400, "header_mismatch")
+    assert harness.answers[harness.call()[0]].status == 0
 
 
 def test_responses_come_in_the_order_in_which_they_are_made(harness: ServerHarness) -> None:
