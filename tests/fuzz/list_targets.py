@@ -10,7 +10,7 @@ from unittest import mock
 
 import attrs
 
-from sansmcp import InvalidResponse, JsonRpcError
+from sansmcp import InvalidResponse, JsonRpcError, Limits
 from sansmcp.codecs.json import as_object, is_array
 from sansmcp.codecs.jsonrpc import INVALID_PARAMS
 from sansmcp.relay import ToolFilter
@@ -103,7 +103,12 @@ async def _read_merged(pages: list[list[Any]], cursors: list[Any]) -> None:
     ]
     lines: list[str] = []
     owner: Any = SimpleNamespace(
-        names=shared_names(names), kept=KeptLists(), now=lambda: 0.0, log=lines.append
+        names=shared_names(names),
+        kept=KeptLists(),
+        late=set[str](),
+        now=lambda: 0.0,
+        start=asyncio.ensure_future,
+        log=lines.append,
     )
     merged = MergedList(owner, links, KINDS["tools/list"], ToolFilter(deny=("x*",)))
     whole = await merged.page({})
@@ -139,12 +144,14 @@ class _Link:
     pages: list[Any]
     upstream: Any
     client: Any = attrs.field(init=False)
+    bridge: Any = attrs.field(init=False)
     changed: set[str] = attrs.field(factory=set[str])
     asked: int = 0
 
     def __attrs_post_init__(self) -> None:
         capabilities = SimpleNamespace(capabilities={"tools": {}})
         self.client = SimpleNamespace(call=self._call, connected=capabilities)
+        self.bridge = SimpleNamespace(core=SimpleNamespace(limits=Limits()))
 
     async def connected(self) -> None:
         """The server is connected."""
