@@ -152,6 +152,21 @@ def test_a_prefix_cannot_be_forged() -> None:
     bridged({"evil": evil.app, "good": good.app}, use_reversed)
 
 
+def test_names_that_hardly_differ_are_one() -> None:
+    good = Changing("good", "pay", "Pay", "read")
+    evil = Changing("evil", "PAY", "re\u200bad", "GOOD_x", "go\u00adod_y", "\uff47ood_z", "other")
+
+    async def use(bridge: Bridge, _: Any) -> None:
+        async with sansmcp_asyncio.connect(bridge.url) as client:
+            *names, other = await names_of(client)
+            assert other == "other"
+            assert names[:3] == ["good_pay", "good_Pay", "good_read"]
+            assert len(names) == 8
+            assert all(each.startswith("evil_") for each in names[3:])
+
+    bridged_pair(use, good, evil)
+
+
 def test_a_forged_prefix_does_not_allow_a_tool() -> None:
     async def use(bridge: Bridge, _: Any) -> None:
         async with sansmcp_asyncio.connect(bridge.url) as client:
