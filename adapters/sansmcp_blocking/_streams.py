@@ -69,13 +69,15 @@ class SocketStream:
         """Send all of ``data``. Raises TimeoutError after ``timeout`` seconds without progress."""
         view = memoryview(data)
         while view:
-            sent = yield from self._attempt(partial(self._socket.send, view), timeout)
+            act = partial(self._socket.send, view)
+            sent = yield from self._attempt(act, timeout, "The peer does not read")
             view = view[sent:]
 
     def do_handshake(self, timeout: float = math.inf) -> Steps[None]:
-        """Do the TLS handshake, if any. Raises as :meth:`send` does."""
+        """Do the TLS handshake, if any. Raises TimeoutError after ``timeout`` seconds."""
         if isinstance(self._socket, ssl.SSLSocket):
-            yield from self._attempt(self._socket.do_handshake, timeout)
+            late = f"The TLS handshake took longer than {timeout} seconds"
+            yield from self._attempt(self._socket.do_handshake, timeout, late)
 
     def info(self) -> sansmcp.ConnectionInfo:
         """Return what is known about an accepted connection."""
@@ -98,7 +100,7 @@ class SocketStream:
         """Close it at once."""
         self._socket.close()
 
-    def _attempt(self, act: Callable[[], _T], timeout: float) -> Steps[_T]:
+    def _attempt(self, act: Callable[[], _T], timeout: float, late: str) -> Steps[_T]:
         deadline = time.monotonic() + timeout
         while True:
             wanted = WRITE
@@ -110,7 +112,7 @@ class SocketStream:
                 wanted = READ
             yield Wait(self._fd, wanted, deadline)
             if time.monotonic() >= deadline:
-                raise TimeoutError("The peer does not read")
+                raise TimeoutError(late)
 
 
 def open_stream(

@@ -166,7 +166,8 @@ class Proxy:
 
     def _authentication(self, head: ResponseHead) -> str:
         asked = get_all(head.headers, b"proxy-authenticate")
-        schemes = [value.decode("latin-1").strip().partition(" ")[0] for value in asked]
+        named = (value.decode("latin-1").strip().partition(" ")[0] for value in asked)
+        schemes = [scheme for scheme in named if scheme]
         if schemes and not any(scheme.lower() == "basic" for scheme in schemes):
             names = escape_controls(", ".join(schemes))[:100]
             return (

@@ -214,6 +214,7 @@ def test_the_proxy_connects(response: bytes, size: int) -> None:
         (b"407 x\r\nproxy-authenticate: NTLM\r\nproxy-authenticate: Basic x", "a password", True),
         (b"401 x", "asks for a user and a password", True),
         (b"407 x", "asks for a user and a password", True),
+        (b"407 x\r\nproxy-authenticate: ", "asks for a user and a password", True),
         (
             b"407 x\r\nproxy-authenticate: Negotiate\r\nproxy-authenticate: NTLM",
             "asks for Negotiate, NTLM, and only Basic is supported",

@@ -10,7 +10,7 @@ import socket
 import ssl
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator
 from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
@@ -211,15 +211,76 @@ def test_a_proxy_that_does_not_answer(adapter: str) -> None:
     assert "gave no answer to CONNECT in 0.1 s" in failed
 
 
-LIES: dict[str, tuple[Callable[[], Iterable[bytes]], str]] = {
-    "a page": (lambda: [b"HTTP/1.1 200 OK\r\n\r\n<html>"], "sent bytes after it had connected"),
-    "nothing": (lambda: [], "closed the connection instead of an answer"),
+Lie = Callable[[socket.socket], None]
+"""Answers CONNECT, which has been read, and goes on."""
+
+
+def sending(*pieces: bytes, without_end: bytes = b"") -> Lie:
+    """Send the pieces, and the last one again and again."""
+
+    def lie(connected: socket.socket) -> None:
+        for piece in chain(pieces, repeat(without_end) if without_end else ()):
+            connected.sendall(piece)
+
+    return lie
+
+
+def silent(*pieces: bytes) -> Lie:
+    """Send the pieces, and nothing more until the client has left."""
+
+    def lie(connected: socket.socket) -> None:
+        sending(*pieces)(connected)
+        while connected.recv(65536):
+            pass
+
+    return lie
+
+
+def page_in_place_of_tls(connected: socket.socket) -> None:
+    connected.sendall(CONNECTED)
+    connected.recv(65536)  # the first message of TLS
+    connected.sendall(b"HTTP/1.1 200 OK\r\ncontent-type: text/html\r\n\r\n<html>")
+
+
+def tls_of_its_own(connected: socket.socket) -> None:
+    connected.sendall(CONNECTED)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    show(context, trustme.CA(organization_name="The Proxy").issue_cert("example.com"))
+    context.wrap_socket(connected, server_side=True).close()
+
+
+CONNECTED = b"HTTP/1.1 200 Connection established\r\n\r\n"
+SHORT = 0.3
+"""Seconds that an answer, and a handshake, may take."""
+LIES: dict[str, tuple[Lie, str]] = {
+    "a page": (sending(CONNECTED + b"<html>"), "sent bytes after it had connected"),
+    "a page in place of TLS": (page_in_place_of_tls, "or the proxy answers in its place"),
+    "TLS of its own": (tls_of_its_own, "certificate verify failed"),
+    "an alert of TLS": (
+        sending(b"\x15\x03\x03\x00\x02\x02\x46\r\n\r\n"),
+        "is no HTTP proxy, by its answer",
+    ),
+    "nothing": (sending(), "closed the connection instead of an answer"),
+    "a part of a head": (silent(b"HTTP/1.1 200 OK\r\nx: "), "gave no answer to CONNECT in 0.3 s"),
+    "a connection to nothing": (silent(CONNECTED), "handshake"),
+    "a redirect": (
+        sending(b"HTTP/1.1 307 x\r\nlocation: https://example.com/mcp\r\n\r\n"),
+        "does not allow a connection to example.com:443 (status 307)",
+    ),
+    "no scheme of authentication": (
+        sending(b"HTTP/1.1 407 x\r\nproxy-authenticate: \r\n\r\n"),
+        "does not accept the user and password",
+    ),
+    "another protocol": (
+        sending(b"HTTP/1.1 101 x\r\nupgrade: h2c\r\nconnection: upgrade\r\n\r\n"),
+        "is no HTTP proxy, by its answer",
+    ),
     "a head without end": (
-        lambda: chain([b"HTTP/1.1 200 OK\r\n"], repeat(b"x: y\r\n" * 100)),
+        sending(b"HTTP/1.1 200 OK\r\n", without_end=b"x: y\r\n" * 100),
         "The head is too large",
     ),
     "interim responses without end": (
-        lambda: repeat(b"HTTP/1.1 102 x\r\n\r\n" * 100),
+        sending(without_end=b"HTTP/1.1 102 x\r\n\r\n" * 100),
         "sent too many interim responses to CONNECT",
     ),
 }
@@ -229,21 +290,35 @@ LIES: dict[str, tuple[Callable[[], Iterable[bytes]], str]] = {
 @pytest.mark.parametrize("lie", LIES)
 @pytest.mark.parametrize("adapter", ADAPTERS)
 def test_a_proxy_that_lies(adapter: str, lie: str) -> None:
-    pieces, why = LIES[lie]
+    """It gets the password of the proxy once, and nothing of what is for the server."""
+    talk, why = LIES[lie]
+    asked: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def answer() -> None:
-            with listener.accept()[0] as connected, contextlib.suppress(OSError):
-                connected.recv(65536)
-                for piece in pieces():
-                    connected.sendall(piece)
+            with contextlib.suppress(OSError):
+                while True:
+                    with listener.accept()[0] as connected, contextlib.suppress(OSError):
+                        asked.append(connected.recv(65536))
+                        talk(connected)
 
         thread = threading.Thread(target=answer)
         thread.start()
         proxy = f"http://ada:s%3Acret@127.0.0.1:{listener.getsockname()[1]}"
-        failed = failure(adapter, "https://example.com/mcp", proxy=proxy, reconnect=ONCE)
+        failed = failure(
+            adapter,
+            "https://example.com/mcp",
+            proxy=proxy,
+            headers={"authorization": "Bearer secret"},
+            limits=sansmcp.Limits(tls_handshake_timeout=SHORT),
+            reconnect=ONCE,
+        )
+        listener.shutdown(socket.SHUT_RDWR)
         thread.join()
     assert why in failed
+    assert len(asked) == 1
+    assert asked[0].startswith(b"CONNECT example.com:443 ")
+    assert b"Bearer" not in asked[0]
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS)
@@ -255,6 +330,8 @@ def test_the_certificate_is_that_of_the_server(
     failed = failure(adapter, url, proxy=squid.url, connect_timeout=60.0)
     assert "certificate verify failed" in failed
     assert "SSL_CERT_FILE" in failed
+    if ssl.OPENSSL_VERSION_INFO >= (3,):  # before, it keeps no certificate of a failed handshake
+        assert f"the certificate names {HOSTS[0]!r}" in failed
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS)
