@@ -39,6 +39,7 @@ from ..bridge.processes import running
 from ..cli.conftest import run_in_process
 from ..forward_proxies import INSIDE, PROXIES, ForwardProxy
 from ..login.protected_server import Protected, protected_server
+from ..login.test_hostile_servers import RESOURCE, redirecting
 from ..ports import free_port
 from ..tls import ONCE, show, trust
 from ..trio.adapter_under_test import TrioClients
@@ -472,14 +473,17 @@ def test_a_server_names_an_address_in_the_private_network(
 
 
 def ask(adapter: str, url: str, context: ssl.SSLContext, proxy: str, **settings: Any) -> Any:
-    """List the tools of a server through the proxy, with any adapter or httpx."""
+    """List the tools of a server through the proxy, with any adapter or httpx.
+
+    The client of httpx would follow redirects, if it decided that.
+    """
     settings |= {"versions": ("2025-11-25",), "standalone_stream": False}
     if adapter == "httpx":
         return asyncio.run(_ask_httpx(url, context, proxy, settings))
     if adapter == "httpx blocking":
         del settings["standalone_stream"]
         with (
-            httpx.Client(proxy=proxy, verify=context) as http,
+            httpx.Client(proxy=proxy, verify=context, follow_redirects=True) as http,
             sansmcp_httpx.connect_blocking(url, http, **settings) as client,
         ):
             return client.list_tools()
@@ -495,7 +499,7 @@ async def _ask_httpx(
     url: str, context: ssl.SSLContext, proxy: str, settings: dict[str, Any]
 ) -> Any:
     async with (
-        httpx.AsyncClient(proxy=proxy, verify=context) as http,
+        httpx.AsyncClient(proxy=proxy, verify=context, follow_redirects=True) as http,
         sansmcp_httpx.connect(url, http, **settings) as client,
     ):
         return await client.list_tools()
@@ -519,6 +523,33 @@ def test_no_token_goes_over_http_to_a_name_that_only_the_proxy_knows(
             options = Authorization(login=login, allowed_hosts={INSIDE})
             listed = ask(adapter, plain.url, inside.context, squid.url, authorization=options)
             assert listed == {"tools": []}
+
+
+@pytest.mark.parametrize("adapter", [*ADAPTERS, "httpx", "httpx blocking"])
+@pytest.mark.parametrize("path", ["/mcp", RESOURCE])
+def test_no_redirect_leads_elsewhere(
+    adapter: str, path: str, inside: Inside, squid: ForwardProxy, protected: Protected
+) -> None:
+    """Neither through the proxy nor past it: this machine is never behind one."""
+    before = len(squid.log.read_text("utf-8"))
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        hosts = (f"127.0.0.1:{port}", f"localhost:{port}", f"{INSIDE}:{port}", "169.254.169.254")
+        for status, host in zip((307, 302, 308, 307), hosts, strict=True):
+            scheme = "https" if status == 302 else "http"
+            protected.attacks = {path: redirecting(f"{scheme}://{host}/mcp", status)}
+            options = Authorization(login=str, redirect_uri="http://127.0.0.1/")
+            with pytest.raises(sansmcp.CallError) as failed:
+                ask(adapter, protected.url, inside.context, squid.url, authorization=options)
+            if isinstance(failed.value, sansmcp.AuthorizationFailed):
+                assert (path, failed.value.reason) == (RESOURCE, "no_metadata")
+            else:
+                assert f"{scheme}://{host}/mcp" in str(failed.value)
+        listener.settimeout(0)
+        with pytest.raises(BlockingIOError):
+            listener.accept()
+    asked = squid.log.read_text("utf-8")[before:]
+    assert not [host for host in hosts if f"CONNECT {host}" in asked or f"//{host}" in asked]
 
 
 # What a server asks its authorization server
