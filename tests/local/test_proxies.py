@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import functools
 import json
+import logging
 import socket
 import ssl
 import threading
@@ -30,14 +32,16 @@ from sansmcp.auth.options import Authorization
 from sansmcp.events import ProgressReceived
 from sansmcp.tokens.claims import Undecided
 from sansmcp.tokens.fetch import FetchRequest
-from sansmcp_cli import example
+from sansmcp.trace import Tracer
+from sansmcp_cli import example, main
+from sansmcp_local import ConnectOptions
 from sansmcp_login import LoopbackLogin
 
 from ..asyncio.adapter_under_test import AsyncioClients
 from ..blocking.adapter_under_test import BlockingClients
 from ..bridge.processes import running
 from ..cli.conftest import run_in_process
-from ..forward_proxies import INSIDE, PROXIES, ForwardProxy
+from ..forward_proxies import INSIDE, PASSWORD, PROXIES, USER, ForwardProxy
 from ..login.protected_server import Protected, protected_server
 from ..login.test_hostile_servers import RESOURCE, redirecting
 from ..ports import free_port
@@ -172,6 +176,36 @@ def test_a_password_that_is_missing_or_wrong(
         return
     refused = failure(adapter, url, proxy=wrong, connect_timeout=60.0)
     assert "does not accept the user and password" in refused
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize("adapter", ADAPTERS)
+def test_the_password_is_in_no_text(
+    adapter: str,
+    scheme: str,
+    inside: Inside,
+    squid: ForwardProxy,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Of http each request has it, and of https the one that opens the tunnel."""
+    caplog.set_level(logging.DEBUG)
+    lines: list[str] = []
+    client = ADAPTERS[adapter]().connect(
+        inside.url(scheme, INSIDE),
+        request_handlers={},
+        proxy=squid.url,
+        ssl_context=inside.context,
+        trace=Tracer("client", lines.append),
+        connect_timeout=20.0,
+    )
+    client.start("tools/list").result()
+    client.close()
+    shown = "\n".join((*lines, caplog.text, repr(client), repr(ConnectOptions(proxy=squid.url))))
+    assert "tools/list" in shown
+    assert "127.0.0.1" in repr(ConnectOptions(proxy=squid.url))
+    encoded = base64.b64encode(f"{USER}:{PASSWORD}".encode()).decode()
+    for secret in (PASSWORD, squid.credentials, encoded, "cret"):
+        assert secret not in shown
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS)
@@ -617,6 +651,24 @@ def test_the_command(
     assert (called.status, called.out) == (0, "hello\n")
     probed = run_in_process("probe", "--json", url)
     assert json.loads(probed.out)["transports"][0]["works"]
+
+
+@pytest.mark.parametrize("command", ["login", "logout", "list", "call", "probe", "bridge"])
+def test_the_help_texts_name_the_proxy_and_the_authority(
+    command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main([command, "--help"])
+    shown = " ".join(capsys.readouterr().out.split())
+    for said in (
+        "--proxy URL connect to all hosts but this machine through this HTTP proxy",
+        "http://USER:PASSWORD@HOST:PORT",
+        "HTTPS_PROXY",
+        "--ca FILE trust the authorities in this file, too, such as that of a company",
+        "SSL_CERT_FILE",
+        "--cert FILE the certificate of this client with its key",
+    ):
+        assert said in shown
 
 
 def test_the_command_says_what_is_wrong(inside: Inside, squid: ForwardProxy) -> None:
