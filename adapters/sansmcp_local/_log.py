@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import math
 import re
-import shlex
 import sys
 import time
 from collections.abc import Sequence
@@ -131,11 +130,13 @@ def log_event(event: ServerEvent, *, shared_store: bool = True) -> None:
 def _about_host(host: str | None) -> str:
     if host is None:
         return "a request was refused with status 403: it names no host, or several"
+    from shlex import quote  # imported here because it is rarely needed
+
     shown = escape_controls(_PORT.sub("", host))
     return (
         f"a request for the host {shown!r} was refused with status 403. If clients reach this "
         f"server by that name, set allowed_hosts=({shown!r},); sansmcp serve: --allow-host "
-        f"{shlex.quote(shown)}"
+        f"{quote(shown)}"
     )
 
 
