@@ -30,3 +30,9 @@ def test_the_list_of_decisions_has_each_by_its_title() -> None:
     titles = {page.name: page.read_text().partition("\n")[0].removeprefix("# ") for page in pages}
     assert len(listed) == len(titles)
     assert {name: title for title, name in listed} == titles
+
+
+def test_the_readme_stays_short() -> None:
+    """It had 3,887 words; that of httpx has 548."""
+    lines = (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    assert len(lines) <= 150
