@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import sansmcp_asyncio
 import sansmcp_blocking
 from sansmcp import LocalProtocolError
 from sansmcp.skills import EXTENSION
+from sansmcp.trace import Tracer
 from sansmcp_pytest import Client, Connect
 from sansmcp_skills import SkillFolder
 from sansmcp_tools import Tools
@@ -202,6 +204,31 @@ def test_an_async_client_reads_skills(tools: Tools, folder: Path) -> None:
             assert str(await client.read_skill(skill)).startswith("---\nname: git-workflow")
 
     asyncio.run(main())
+
+
+def test_nothing_is_fetched_before_it_is_asked_for(tools: Tools, folder: Path) -> None:
+    tools.skills(folder)
+    lines: list[str] = []
+
+    def asked() -> list[str]:
+        found = re.findall(r'"method":"((?:skills|resources)/[a-z/]+)"', "\n".join(lines))
+        lines.clear()
+        return found
+
+    with (
+        sansmcp_blocking.serve(tools, http=("127.0.0.1", 0)) as serving,
+        sansmcp_blocking.connect(
+            serving.url, trace=Tracer("client", lines.append, is_full=True)
+        ) as client,
+    ):
+        assert asked() == []
+        _, skill = client.skills()
+        assert asked() == ["skills/list"]
+        assert skill.frontmatter["allowed-tools"] == "Bash"
+        client.get_skill(WORKFLOW)
+        assert asked() == ["skills/get"]
+        client.read_skill(skill, "references/guide.md")
+        assert asked() == ["resources/read"]
 
 
 def test_a_server_without_skills_is_not_asked(tools: Tools) -> None:
