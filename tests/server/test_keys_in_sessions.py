@@ -194,6 +194,17 @@ def test_a_parked_call_keeps_its_key_for_a_while() -> None:
     assert talk.messages[-1]["result"] == {"sum": 3}
 
 
+def test_a_store_that_fails_does_not_say_that_nothing_was_run() -> None:
+    harness = Keyed("2025-06-18")
+    talk, call = harness.start()
+    harness.run_action(call.respond, InputRequired({"name": NAME}, None))
+    talk.lose_connection()
+    harness.store_works = False
+    again = harness.ask(rest())
+    harness.fail_store_for_good()
+    assert (again.status, again.is_over) == (None, True)
+
+
 def test_a_copy_runs_nothing() -> None:
     harness = Keyed("2025-06-18")
     _, call = harness.start()

@@ -672,7 +672,11 @@ class ResumableStream(LogReader):
     def _refuse_reader(self, refusal: RemoteProtocolError) -> None:
         if (reader := self.reader) is not None:
             self.detach(reader)
-            if reader.state is ExchangeState.DECIDING:
+            assert reader.head is not None
+            # A POST that reads from the beginning is of a call that runs, and has a key. A refusal
+            # would say that nothing was run.
+            is_of_call = self._is_fresh and reader.head.method == b"POST"
+            if reader.state is ExchangeState.DECIDING and not is_of_call:
                 reader.refuse(refusal)
             else:
                 reader.abort()
