@@ -362,7 +362,9 @@ class ClientOptions:
     result_types: Mapping[str, str] = attrs.field(
         default=None, converter=_result_types, validator=_check_result_types
     )
-    trace: Tracer | None = None
+    trace: Tracer | None = attrs.field(
+        default=None, validator=attrs.validators.optional(instance_of_type(Tracer))
+    )
     observer: Observer | None = attrs.field(
         default=None, validator=attrs.validators.optional(instance_of_type(Observer))
     )

@@ -230,7 +230,9 @@ class ServerOptions:
         default=None, validator=instance_of_type((ProtectedResource, NoneType))
     )
     http11: Http11Parser | None = None
-    trace: Tracer | None = None
+    trace: Tracer | None = attrs.field(
+        default=None, validator=attrs.validators.optional(instance_of_type(Tracer))
+    )
     observer: Observer | None = attrs.field(
         default=None, validator=attrs.validators.optional(instance_of_type(Observer))
     )

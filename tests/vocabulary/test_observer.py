@@ -123,9 +123,10 @@ def test_an_observer_beside_a_trace() -> None:
     assert observer.counts == {"effect_pulled": 1, "call_started": 1}
 
 
-def test_another_object_is_refused() -> None:
-    wrong: Any = print
-    with pytest.raises(LocalProtocolError, match="observer must be Observer"):
-        Client("http://localhost/mcp", jitter=lambda: 0.5, observer=wrong)
-    with pytest.raises(LocalProtocolError, match="observer must be Observer"):
-        Server(App("a"), new_token=sequential_tokens(), observer=wrong)
+@pytest.mark.parametrize(("setting", "kind"), [("observer", "Observer"), ("trace", "Tracer")])
+def test_another_object_is_refused(setting: str, kind: str) -> None:
+    wrong: Any = {setting: print}
+    with pytest.raises(LocalProtocolError, match=f"{setting} must be {kind}"):
+        Client("http://localhost/mcp", jitter=lambda: 0.5, **wrong)
+    with pytest.raises(LocalProtocolError, match=f"{setting} must be {kind}"):
+        Server(App("a"), new_token=sequential_tokens(), **wrong)
