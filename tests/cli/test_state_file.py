@@ -85,8 +85,8 @@ def test_a_server_that_is_gone(state: Path, command: tuple[str, ...]) -> None:
     assert failed(run_in_process(*command, "--state-file", str(state))) == said
 
 
-@pytest.mark.parametrize("how", ["--stdio", "--dual"])
-def test_a_file_that_cannot_be_written(tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize("how", [["--stdio"], ["--dual", "--http", "127.0.0.1:0"]])
+def test_a_file_that_cannot_be_written(tmp_path: Path, how: list[str]) -> None:
     nowhere = tmp_path / "nosuch" / "state.json"
-    said = failed(run("serve", how, "--http", "127.0.0.1:0", "--state-file", str(nowhere)))
+    said = failed(run("serve", *how, "--state-file", str(nowhere)))
     assert said.startswith("Cannot write the state file: [Errno 2] No such file or directory: ")
