@@ -321,15 +321,18 @@ def test_a_program_logs_in_without_a_person(
     (form,) = server.forms
     assert (form["grant_type"], form["client_id"]) == ("client_credentials", "robot")
     assert json.loads(done("call", "--json", server.url, "any")) == {"content": []}
-    for missing in ((), given[:2], (*given, "--authorize-param", "a=b")):
-        ran = run_in_process("login", "--client-credentials", *missing, server.url)
+    uri = ("--redirect-uri", "http://127.0.0.1/callback")
+    for wrong in ((), given[:2], (*given, "--authorize-param", "a=b"), (*given, *uri)):
+        ran = run_in_process("login", "--client-credentials", *wrong, server.url)
         assert ran.status == 1
         assert "--client-credentials" in ran.err
 
 
 def test_parameters_of_a_provider(server: Protected, browser: list[str]) -> None:
-    done("login", "--authorize-param", "audience=a b", server.url)
+    more = ("--authorize-param", "prompt=consent")
+    done("login", "--authorize-param", "audience=a b", *more, server.url)
     assert "audience=a+b" in browser[0]
+    assert "prompt=consent" in browser[0]
     assert "resource=" in browser[0]
     ran = run_in_process("login", "--authorize-param", "audience", server.url)
     assert (ran.status, ran.err) == (1, "sansmcp: --authorize-param takes NAME=VALUE\n")

@@ -225,7 +225,8 @@ def test_browsers_give_the_responses_to_pages_of_an_origin(adapter: str) -> None
             for origin in origins:
                 preflight = ask("OPTIONS", origin=origin, access_control_request_method="POST")
                 assert preflight == (200, [origin])
-                assert ask("GET", origin=origin, accept="text/plain") == (406, [origin])
+                for _ in range(2):  # the second one has the head of the first, and fewer checks
+                    assert ask("GET", origin=origin, accept="text/plain") == (406, [origin])
             other = "https://c.example.com"
             assert ask("GET", origin=other) == (403, None)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sansmcp import LocalProtocolError, ProcessEnded, RequestCancelled
+from sansmcp.client.child_process import ChildProcess
 from sansmcp.events import CallFailed, ServerNotified
 from sansmcp.limits import Limits
 from sansmcp.states import ClientState
@@ -179,6 +180,22 @@ def test_what_cannot_be_started_tells_why() -> None:
     assert (error.status, error.log) == (None, ())
     assert harness.done == ["StartProcess"]
     assert failure.__cause__ is error
+
+
+@pytest.mark.parametrize(
+    ("program", "said"),
+    [
+        ("python server.py", "'python ...' could not be started: x; write the program and its "),
+        ("./server.py", "'./server.py' could not be started: x; to run a script write python "),
+        ("./server", "'./server' could not be started: x"),
+    ],
+)
+def test_a_command_that_is_no_program_says_how_to_write_it(program: str, said: str) -> None:
+    process = ChildProcess((program,), 1.0)
+    process.start()
+    error = process.failed("x").error
+    assert said in str(error)
+    assert (";" in said) is (";" in str(error))
 
 
 @requirement("STDIO-S-003")

@@ -183,6 +183,7 @@ def test_other_hosts_and_pages(function: ModuleType, headers: dict[str, str], re
     response = answer_to(function, event(body=b"{}", headers=headers.items()))
     assert response["statusCode"] == 403
     assert json.loads(response["body"])["error"]["data"]["reason"] == reason
+    assert "vary" not in response["headers"]  # the gateway adds the headers for pages
 
 
 # Pages of other origins

@@ -196,6 +196,7 @@ def test_connect() -> None:
         # A success has no body (RFC 9110, 9.3.6).
         b"HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\n",
         b"HTTP/1.1 204 x\r\ntransfer-encoding: chunked\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n",
         b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n\r\n",
     ],
 )

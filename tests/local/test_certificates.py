@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import socket
 import ssl
 import threading
@@ -103,6 +104,8 @@ def test_the_command_and_the_bridge(company: Company, monkeypatch: pytest.Monkey
     options = ["--ca", company.ca_file, "--cert", company.cert]
     called = run_in_process("call", *options, company.url, "echo", "text=hello")
     assert (called.status, called.out) == (0, "hello\n")
+    probed = run_in_process("probe", *options, "--json", company.url)
+    assert json.loads(probed.out)["transports"][0]["works"]
     monkeypatch.setenv("SSL_CERT_FILE", company.ca_file)
     assert run_in_process("list", "--cert", company.cert, company.url).status == 0
     with (
@@ -175,7 +178,7 @@ def refusing(
                 talk(listener.accept()[0])
 
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        thread = threading.Thread(target=serve)
+        thread = threading.Thread(target=serve, daemon=True)  # a test that fails ends, too
         thread.start()
         yield f"https://127.0.0.1:{listener.getsockname()[1]}/mcp"
         listener.shutdown(socket.SHUT_RDWR)

@@ -246,7 +246,7 @@ def test_a_page_of_a_listed_origin_may_read_each_response(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "preflight"])
 def test_by_default_no_response_has_such_headers(kind: str) -> None:
-    page = Page(policy=policy(cors=False), **settings_of(kind))
+    page = Page(policy=SecurityPolicy(allowed_origins=(ORIGIN,)), **settings_of(kind))
     assert told(response(kind, page)) == []
 
 
@@ -345,7 +345,7 @@ def test_a_preflight_to_another_path(target: str) -> None:
 
 
 def test_by_default_preflights_are_refused() -> None:
-    refused = Page(policy=policy(cors=False)).preflight()
+    refused = Page(policy=SecurityPolicy(allowed_origins=(ORIGIN,))).preflight()
     assert (refused.status, told(refused)) == (401, [])
 
 

@@ -206,6 +206,25 @@ def test_pages_of_an_origin_are_served() -> None:
     )
 
 
+def test_run_keeps_the_hosts_of_the_program(monkeypatch: pytest.MonkeyPatch) -> None:
+    served: list[Any] = []
+
+    async def serve(app: App, settings: Any) -> None:
+        served.append(settings["policy"])
+
+    monkeypatch.setattr("sansmcp_tools._run._serve", serve)
+    sansmcp_tools.run(
+        App("t"),
+        arguments=["--http", "--cors", "https://a.example"],
+        policy=SecurityPolicy(allowed_hosts=("mcp.example",)),
+    )
+    assert served == [
+        SecurityPolicy(
+            allowed_hosts=("mcp.example",), allowed_origins=("https://a.example",), cors=True
+        )
+    ]
+
+
 def test_a_page_of_no_origin(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         chosen_settings(["--http", "--cors", "null"])
