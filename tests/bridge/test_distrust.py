@@ -460,23 +460,25 @@ def test_a_server_that_says_nothing_holds_up_lists_once(monkeypatch: pytest.Monk
     bridged({"good": good.app, "evil": evil}, use)
 
 
-async def calls_left(most: int) -> None:
-    """Wait until the process has so few calls of tools."""
+def calls_of_tools() -> list[RunningCall]:
+    """All calls of tools that the process has; other tests may have left some."""
+    gc.collect()
+    calls = [each for each in gc.get_objects() if type(each) is RunningCall]
+    return [each for each in calls if each.request.method == "tools/call"]
 
-    def are_left() -> bool:
-        gc.collect()
-        calls = [each for each in gc.get_objects() if type(each) is RunningCall]
-        return sum(each.request.method == "tools/call" for each in calls) > most
 
-    while are_left():  # at most for as long as the test
-        await asyncio.sleep(0.02)
+async def calls_left(most: int, before: list[RunningCall]) -> None:
+    """Wait until the process has so few calls of tools beside those that it had before."""
+    old = {id(each) for each in before}
+    while sum(id(each) not in old for each in calls_of_tools()) > most:
+        await asyncio.sleep(0.02)  # at most for as long as the test
 
 
 async def make_and_cancel(client: sansmcp_asyncio.Client, name: str) -> None:
     """Make calls, and cancel them when the bridge has all of them."""
     calls = [asyncio.ensure_future(client.call_tool(name)) for _ in range(20)]
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(asyncio.shield(calls[-1]), 0.5)
+    done, _ = await asyncio.wait(calls, timeout=0.5)
+    assert not done
     for each in calls:
         each.cancel()
     await asyncio.gather(*calls, return_exceptions=True)
@@ -484,7 +486,7 @@ async def make_and_cancel(client: sansmcp_asyncio.Client, name: str) -> None:
 
 def test_calls_that_are_cancelled_wait_for_no_list_and_take_none_from_others() -> None:
     good, evil = Changing("good", "pay"), sansmcp.App("evil")
-    begun, gate = asyncio.Event(), asyncio.Event()
+    begun, gate, before = asyncio.Event(), asyncio.Event(), calls_of_tools()
 
     @evil.handler("tools/list")
     async def list_tools(call: Call) -> Any:
@@ -501,7 +503,7 @@ def test_calls_that_are_cancelled_wait_for_no_list_and_take_none_from_others() -
             await begun.wait()
             waiting = asyncio.ensure_future(text_of(client, "pay"))
             await make_and_cancel(attacker, "unknown")
-            await calls_left(1)
+            await calls_left(1, before)
             reading.cancel()
             gate.set()
             assert await waiting == "good: pay"
@@ -510,6 +512,8 @@ def test_calls_that_are_cancelled_wait_for_no_list_and_take_none_from_others() -
 
 
 def test_calls_that_are_cancelled_wait_for_no_connection() -> None:
+    before = calls_of_tools()
+
     async def main() -> None:
         gate = asyncio.Event()
         gate.set()
@@ -529,7 +533,7 @@ def test_calls_that_are_cancelled_wait_for_no_connection() -> None:
             gate.clear()
             async with sansmcp_asyncio.connect(bridge.url, versions=(OLD,)) as client:
                 await make_and_cancel(client, "pay")
-                await calls_left(0)
+                await calls_left(0, before)
                 gate.set()
                 assert await text_of(client, "pay") == "good: pay"
 
