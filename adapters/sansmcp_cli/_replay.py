@@ -17,6 +17,7 @@ from sansmcp_local import (
     STOPPING,
     ProcessGroup,
     command_on_windows,
+    from_pipe,
     listen,
     process_arguments,
     start_failure,
@@ -280,7 +281,18 @@ async def _serve_stdio(recording: Recording, *, keep_times: bool) -> int:
     """
     loop = asyncio.get_running_loop()
     stdin = asyncio.StreamReader(limit=1 << 26)
-    await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(stdin), sys.stdin)
+    # By a thread: a loop of Windows cannot wait for the pipe that a client gives to a process.
+    reading, _ = await loop.create_connection(
+        lambda: asyncio.StreamReaderProtocol(stdin), sock=from_pipe(sys.stdin.fileno())
+    )
+    try:
+        return await _play(recording, stdin, keep_times=keep_times)
+    finally:
+        reading.close()
+
+
+async def _play(recording: Recording, stdin: asyncio.StreamReader, *, keep_times: bool) -> int:
+    """Answer what is read from ``stdin``."""
     entries = [(step, each) for step, messages in _lines_of(recording) for each in messages]
     translation, left, before = Translation(), list[Message](), 0.0
     skipped: set[str] = set()

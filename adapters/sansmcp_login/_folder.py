@@ -36,6 +36,7 @@ class Folder:
 
     def __init__(self, directory: str | os.PathLike[str] | None, suffix: str) -> None:
         self._directory = _default_directory() if directory is None else Path(directory)
+        self._is_given = directory is not None
         self._suffix = suffix
         self._locks: dict[CredentialsKey, int] = {}
 
@@ -110,6 +111,8 @@ class Folder:
         return self._directory / f"{name}.{suffix}"
 
     def _make_directory(self) -> None:
+        if sys.platform == "win32" and self._is_given:
+            _check_directory(self._directory)
         self._directory.mkdir(mode=_DIRECTORY, parents=True, exist_ok=True)
 
 
@@ -119,6 +122,21 @@ def _default_directory() -> Path:
     else:
         base = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(base) / "sansmcp" / "credentials"
+
+
+def _check_directory(path: Path) -> None:
+    """Raise PermissionError for a directory outside the folder of the user.
+
+    On Windows, access lists say who can use a file. They are not read here.
+    """
+    home = Path.home().resolve()
+    if not path.resolve().is_relative_to(home):
+        raise PermissionError(
+            errno.EPERM,
+            "The directory of credentials is outside the folder of its user, and others may be "
+            f"able to use it; give one under {home}",
+            str(path),
+        )
 
 
 def _read(path: Path) -> str | None:

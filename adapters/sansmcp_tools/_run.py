@@ -61,6 +61,7 @@ def run(
         LocalProtocolError: the value of a setting is wrong.
         SystemExit: the address cannot be bound, or the command line is not understood; the text
             for the user says why.
+        RuntimeError: a loop of asyncio runs in this thread, as in a notebook.
     """
     module = _imported_by_others()
     if module is not None:
@@ -70,6 +71,7 @@ def run(
             module,
         )
         return
+    _check_no_loop()
     if settings.keys().isdisjoint(("http", "unix", "stdio")):
         settings.update(chosen_settings(arguments, settings.get("policy")))
     with suppress(KeyboardInterrupt):
@@ -77,6 +79,18 @@ def run(
             asyncio.run(_serve(app, settings))
         except OSError as error:
             raise SystemExit(f"Cannot serve: {error}") from error
+
+
+def _check_no_loop() -> None:
+    """Raise RuntimeError in a running loop, where the command line is that of another program."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise RuntimeError(
+        "sansmcp_tools.run() starts an event loop, and one runs in this thread already, as in a "
+        "notebook; use sansmcp_asyncio.serve() with await"
+    )
 
 
 def _imported_by_others() -> str | None:

@@ -126,15 +126,27 @@ def test_the_cells_of_a_notebook(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "{'result': 3}\n"
 
 
-def test_streamlit(url: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The script of a session runs again, in another thread, with the same client."""
+def test_streamlit(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The script of a session runs again, in another thread, with the same client.
+
+    The last two runs are at the same time, as after an interaction while a tool is waited for.
+    """
     monkeypatch.setattr(sys, "path", [str(STAND_INS), *sys.path])
-    script = tmp_path / "page.py"
-    script.write_text(STREAMLIT.replace("http://127.0.0.1:8000/mcp", url), encoding="utf-8")
-    for _ in range(2):
-        thread = threading.Thread(target=runpy.run_path, args=(str(script),))
-        thread.start()
-        thread.join()
-    streamlit = sys.modules.pop("streamlit")
-    streamlit.session_state["mcp"].close()
-    assert streamlit.written == [STOCK, STOCK]
+    server, script, port = tmp_path / "server.py", tmp_path / "page.py", free_port()
+    assert SERVER.count("    return STOCK\n") == 1
+    slow = "    import time; time.sleep(1)\n    return STOCK\n"
+    server.write_text(SERVER.replace("    return STOCK\n", slow), encoding="utf-8")
+    script.write_text(STREAMLIT.replace("8000", str(port)), encoding="utf-8")
+    with start(server, "--http", f"127.0.0.1:{port}"):
+        wait_for(port)
+        for at_once in (1, 2):
+            threads = [
+                threading.Thread(target=runpy.run_path, args=(str(script),)) for _ in range(at_once)
+            ]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        streamlit = sys.modules.pop("streamlit")
+        streamlit.session_state["mcp"].close()
+    assert streamlit.written == [STOCK] * 3

@@ -272,6 +272,17 @@ def test_settings_choose_instead(script: list[str], tmp_path: Path) -> None:
     stop(process, signal.SIGTERM)
 
 
+def test_a_loop_that_runs_already(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a notebook the command line is that of its kernel, and was refused instead."""
+    monkeypatch.setattr(sys, "argv", ["ipykernel_launcher.py", "-f", "kernel.json"])
+
+    async def cell() -> None:
+        sansmcp_tools.run(App("t"))
+
+    with pytest.raises(RuntimeError, match=r"use sansmcp_asyncio\.serve\(\) with await"):
+        asyncio.run(cell())
+
+
 async def test_the_app_is_one_for_every_adapter() -> None:
     """Here on trio, with functions that await and that block."""
     import trio

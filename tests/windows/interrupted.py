@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 import threading
+import time
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -19,7 +20,11 @@ import sansmcp
 import sansmcp_blocking
 import sansmcp_threads
 
+PROMPT = 10.0
+"""Seconds; a wait that Ctrl-C does not end lasts some forty, until a timeout of its client."""
+
 app = sansmcp.App("waits", "1")
+typed: list[float] = []
 
 
 def open_console() -> None:
@@ -29,6 +34,7 @@ def open_console() -> None:
 
 
 def type_ctrl_c() -> None:
+    typed.append(time.monotonic())
     if sys.platform == "win32":
         assert ctypes.windll.kernel32.GenerateConsoleCtrlEvent(0, 0)
 
@@ -57,9 +63,14 @@ def interrupt(client: sansmcp_threads.ConcurrentClient) -> None:
             "wait", on_progress=lambda report: threading.Thread(target=type_ctrl_c).start()
         )
     except KeyboardInterrupt:
-        print("interrupted", flush=True)
+        print_interrupted()
     client.ping()
     print("still connected", flush=True)
+
+
+def print_interrupted() -> None:
+    late = time.monotonic() - typed[0] > PROMPT
+    print("interrupted late" if late else "interrupted", flush=True)
 
 
 def main(kind: str) -> None:
@@ -81,7 +92,7 @@ def main(kind: str) -> None:
             try:
                 server.wait()
             except KeyboardInterrupt:
-                print("interrupted", flush=True)
+                print_interrupted()
         elif kind == "threads":
             with sansmcp_threads.connect(server.url, fetch, standalone_stream=False) as client:
                 interrupt(client)

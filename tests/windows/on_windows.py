@@ -22,7 +22,9 @@ import pytest
 import sansmcp
 import sansmcp_asyncio
 import sansmcp_blocking
-from sansmcp import Disconnected, LocalProtocolError, ProcessEnded
+import sansmcp_local
+from sansmcp import CredentialsKey, Disconnected, LocalProtocolError, ProcessEnded
+from sansmcp_login import FileCredentials
 from sansmcp_stores import SqliteStore
 
 PATIENCE = 120.0
@@ -58,10 +60,17 @@ asyncio.run(sansmcp_asyncio.serve(sansmcp.App("a", "1"), http=("127.0.0.1", 0)))
 print("stopped")
 """
 TEXT = 1_000_000 * "x"
+CLIENT = """
+import sys, sansmcp_blocking
+with sansmcp_blocking.connect(sys.argv[2:], connect_timeout=120) as client:
+    client.call_tool("start", {"child": sys.argv[1]})
+    sys.stdin.read()
+"""
 CHILD = """
 import socket
 socket.create_connection(("127.0.0.1", {port})).recv(1)
 """
+KEY = CredentialsKey("https://h/mcp", "me")
 
 
 def stdio(kind: str) -> list[str]:
@@ -116,15 +125,39 @@ def test_what_a_server_has_started_ends_with_it(start: str) -> None:
                 assert witness.recv(1) == b""
 
 
+def test_what_a_server_has_started_ends_with_its_client() -> None:
+    """However that ends: Windows closes the job then."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        listener.settimeout(PATIENCE)
+        child = CHILD.format(port=listener.getsockname()[1])
+        with subprocess.Popen(
+            [sys.executable, "-c", CLIENT, child, *stdio("asyncio")],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        ) as client:
+            witness = listener.accept()[0]
+            client.kill()
+        with witness:
+            witness.settimeout(PATIENCE)
+            with contextlib.suppress(ConnectionResetError):
+                assert witness.recv(1) == b""
+
+
 def test_a_server_does_not_run_before_it_is_in_its_job(monkeypatch: pytest.MonkeyPatch) -> None:
     """What it started before would not be in the job."""
     suspensions: list[int] = []
-
     job: Any = vars(importlib.import_module("sansmcp_local._processes"))["Job"]
+    kernel32: Any = vars(importlib.import_module("sansmcp_local._jobs"))["_kernel32"]
+    assigned = kernel32.AssignProcessToJobObject
 
     def new_job(pid: int) -> Any:
-        suspensions.extend(suspensions_of(pid))
-        return job(pid)
+        def assign(*handles: Any) -> Any:
+            suspensions.extend(suspensions_of(pid))
+            return assigned(*handles)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(kernel32, "AssignProcessToJobObject", assign)
+            return job(pid)
 
     monkeypatch.setattr("sansmcp_local._processes.Job", new_job)
     with sansmcp_blocking.connect(stdio("blocking"), **SLOW) as client:
@@ -212,9 +245,34 @@ def test_batch_files_are_found_and_get_no_arguments_that_cmd_would_read(
 # Connections
 
 
+@pytest.mark.parametrize("kind", LOOPS)
+def test_http_on_each_loop(kind: str) -> None:
+    app = sansmcp.App("on-windows", "1")
+
+    @app.handler("tools/call")
+    async def call_tool(call: sansmcp_asyncio.Call) -> Any:
+        await call.progress(1)
+        return {"content": [], "echo": call.params["arguments"]}
+
+    async def main() -> None:
+        reports: list[Any] = []
+        async with (
+            sansmcp_asyncio.serve(app, http=("127.0.0.1", 0)) as server,
+            sansmcp_asyncio.connect(server.url) as client,
+        ):
+            called = await client.call_tool("echo", {"text": TEXT}, on_progress=reports.append)
+        assert called["echo"] == {"text": TEXT}
+        assert len(reports) == 1
+
+    with contextlib.closing(getattr(asyncio, kind)()) as running:
+        running.run_until_complete(main())
+
+
 def test_a_refused_connection_is_told_as_on_linux() -> None:
+    """Not as "Invalid argument: [WinError 1225] Connection refused"."""
     once = sansmcp.ReconnectPolicy(max_attempts=1)
-    with pytest.raises(Disconnected, match="Connection refused"):
+    said = r"cannot be reached: (Connection refused|\[Errno \d+\] Connection refused)"
+    with pytest.raises(Disconnected, match=said):
         sansmcp_blocking.connect("http://127.0.0.1:9/mcp", reconnect=once)
 
     async def connect() -> Any:
@@ -224,7 +282,7 @@ def test_a_refused_connection_is_told_as_on_linux() -> None:
     for loop in LOOPS:
         with (
             contextlib.closing(getattr(asyncio, loop)()) as running,
-            pytest.raises(Disconnected, match="Connection refused"),
+            pytest.raises(Disconnected, match=said),
         ):
             running.run_until_complete(connect())
 
@@ -243,6 +301,22 @@ def test_a_store_in_the_folder_of_its_user() -> None:
         pass
     with pytest.raises(PermissionError, match="outside the folder of its user"):
         SqliteStore("C:\\windows\\store.db")
+
+
+def test_credentials_and_their_lock(tmp_path: Path) -> None:
+    first, second = FileCredentials(tmp_path), FileCredentials(tmp_path)
+    first.save(KEY, "one")
+    assert second.load(KEY) == "one"
+    assert first.try_lock(KEY)
+    assert not second.try_lock(KEY)
+    first.unlock(KEY)
+    assert second.try_lock(KEY)
+    second.unlock(KEY)
+    elsewhere = FileCredentials("C:\\shared")
+    with pytest.raises(PermissionError, match="outside the folder of its user"):
+        elsewhere.save(KEY, "one")
+    with pytest.raises(PermissionError, match="outside the folder of its user"):
+        elsewhere.try_lock(KEY)
 
 
 # The command
@@ -272,6 +346,35 @@ def test_a_server_and_a_bridge_of_the_command() -> None:
             assert "echo" in output_of("list", "tools", "--", *command("bridge", url))
         finally:
             process.kill()
+
+
+def test_recordings(tmp_path: Path) -> None:
+    """Shown, sent to a server again, and played to a client."""
+    file = str(tmp_path / "talk.jsonl")
+    server = command("serve", "--stdio")
+    output_of("call", "--record", file, "echo", "text=hi", "--", *server)
+    assert "tools/call" in output_of("replay", file)
+    assert "different" not in output_of("replay", file, "--", *server)
+    assert "hi" in output_of("call", "echo", "text=hi", "--", *command("replay", file, "--serve"))
+
+
+def test_a_server_with_a_state_file(tmp_path: Path) -> None:
+    file = tmp_path / "state.json"
+    with subprocess.Popen(
+        command("serve", "--http", "127.0.0.1:0", "--state-file", str(file)),
+        stdout=subprocess.PIPE,
+    ) as process:
+        try:
+            assert process.stdout is not None
+            url = process.stdout.readline().decode().strip()
+            assert url in file.read_text("utf-8")
+            assert "echo" in output_of("list", "tools", "--state-file", str(file))
+        finally:
+            process.kill()
+
+
+def test_ctrl_break_is_among_the_signals_that_end_a_program() -> None:
+    assert [each.name for each in sansmcp_local.STOPPING] == ["SIGINT", "SIGTERM", "SIGBREAK"]
 
 
 @pytest.mark.parametrize("name", ["SIGINT", "SIGTERM"])
