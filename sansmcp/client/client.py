@@ -742,7 +742,9 @@ class Client:
         if not self._opening.is_closed:
             tasks = [call.task for call in self._requests.calls.values() if call.task is not None]
             calls = self._requests.calls.values() if self._encoder.agreed.is_modern else ()
-            keys = [call.key for call in calls if call.key is not None]
+            keys = [
+                each.key for each in calls if each.key is not None and not self._is_unsent(each)
+            ]
             for request in tuple(self._requests.calls.values()):
                 self._cancelled(request, reason)
             self._end(None, tasks, keys)
@@ -952,11 +954,9 @@ class Client:
             case OpenEventStream():
                 self._encoder.agree(Agreed())
                 self._open_event_stream()
-            case Retry(delay, attempt, reason):
+            case Retry():
                 self._encoder.agree(Agreed())
-                self._events.append(
-                    Reconnecting(call=None, delay=delay, attempt=attempt, reason=reason)
-                )
+                self._events.append(outcome.as_event(None))
             case _ as impossible:
                 assert_never(impossible)
 
@@ -1280,18 +1280,26 @@ class Client:
         if request.task is not None:
             self._cancel_task(request.task)
             return
+        if self._is_unsent(request):
+            return
         is_modern = self._encoder.agreed.is_modern
         if request.key is not None and is_modern:
             self._post(cancellation_by(request.key))
             return
         abort_suffices = is_modern and not self._opening.is_shared
-        was_sent = request.id is not None and not self._http.holds_message(request.exchange)
-        if was_sent and not abort_suffices:
-            assert request.id is not None
+        if request.id is not None and not abort_suffices:
             if is_modern and request.method == TASK_METHOD and self._options.tasks:
                 self._requests.give_up(request.id)
             params = {"requestId": request.id, "reason": reason}
             self._post(Notification("notifications/cancelled", params))
+
+    def _is_unsent(self, request: PendingRequest) -> bool:
+        """Return True if a request waits for authorization, and the server has never seen it.
+
+        What waits can also be a request for the rest of a call that was sent.
+        """
+        is_first = request.key is None or request.key.next is Next.CALL
+        return is_first and self._http.holds_message(request.exchange)
 
     def _response_unreadable(self, request: PendingRequest, error: RemoteProtocolError) -> None:
         """Handle an invalid response."""
@@ -1359,12 +1367,10 @@ class Client:
                 self._send(call)
             case Ask() as ask:
                 self._ask(call, ask)
-            case Retry(delay, attempt, reason):
+            case Retry():
                 timer = Timer.REPEAT if call.task is None else Timer.TASK_POLL
-                self._timers.set(timer, call.number, self._now + delay)
-                self._events.append(
-                    Reconnecting(call=call.number, delay=delay, attempt=attempt, reason=reason)
-                )
+                self._timers.set(timer, call.number, self._now + step.delay)
+                self._events.append(step.as_event(call.number))
             case Sleep(delay):
                 self._timers.set(Timer.REPEAT, call.number, self._now + delay)
             case TaskReported(wait, input_requests):
@@ -2029,12 +2035,9 @@ class Client:
         if number > 0 and (call := self._requests.calls[number]).listener is not None:
             self._end_listener(call, complete=False)  # a renewal
         match outcome:
-            case Retry(delay, attempt, reason):
-                self._timers.set(Timer.RECONNECT, number, self._now + delay)
-                owner = number if number > 0 else None
-                self._events.append(
-                    Reconnecting(call=owner, delay=delay, attempt=attempt, reason=reason)
-                )
+            case Retry():
+                self._timers.set(Timer.RECONNECT, number, self._now + outcome.delay)
+                self._events.append(outcome.as_event(number if number > 0 else None))
             case Lost():
                 self._on_answer(self._requests.get(number), outcome)
             case _ as impossible:

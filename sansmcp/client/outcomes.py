@@ -17,7 +17,7 @@ import attrs
 from ..codecs.sse import SseEvent
 from ..effects import ProcessEffect
 from ..errors import AuthorizationFailed, CallError, ProcessEnded, RemoteProtocolError
-from ..events import Connected
+from ..events import Connected, Reconnecting
 from ..http import Unsent
 from ..messages import ErrorResponse, Message, Params, Request, RequestId, Response
 from ..revisions import Revision
@@ -76,6 +76,10 @@ class Retry:
     delay: float
     attempt: int
     reason: str
+
+    def as_event(self, call: int | None) -> Reconnecting:
+        """Return the event that reports it; ``call``: the handle of its call, None without one."""
+        return Reconnecting(call=call, delay=self.delay, attempt=self.attempt, reason=self.reason)
 
 
 @attrs.frozen(eq=False, repr=False)

@@ -25,13 +25,14 @@ from sansmcp.events import (
     StandaloneStreamClosed,
 )
 from sansmcp.http import ResponseHead
+from sansmcp.reclaim import EXTENSION
 from sansmcp.revisions import REVISIONS
 from sansmcp.states import ClientState
 from sansmcp.trace import Tracer
 
 from ..auth.bench import SERVER, World
 from .auth_harness import ASM, PRM, AuthHarness, deny
-from .harness import URL, Asked, ClientHarness, only_failure
+from .harness import SESSION, URL, Asked, ClientHarness, initialized, only_failure
 from .modern.harness import MODERN, TASKS, discovered, failed
 from .modern.task_harness import ID, handle_of, state
 from .sse_harness import SseHarness
@@ -715,6 +716,57 @@ def test_another_origin_is_never_authorized() -> None:
 
 class SseAuthHarness(AuthHarness, SseHarness):
     """On HTTP+SSE all responses share one stream."""
+
+
+@pytest.mark.parametrize("is_cut", [True, False])
+def test_a_call_whose_rest_waits_is_cancelled_and_one_that_waits_itself_is_not(
+    is_cut: bool,
+) -> None:
+    """Only of the first one the server knows, which may run."""
+    harness = started()
+    asked = harness.take()
+    answer = initialized(asked.id)
+    declared = {EXTENSION: {"place": "process.0", "timeoutSeconds": 60.0}}
+    answer["result"]["capabilities"] = {"tools": {}, "extensions": declared}
+    asked.answer(answer, mcp_session_id=SESSION)
+    harness.take().accept()
+    harness.asks_person = False
+    handle, call = harness.call(timeout=200)
+    if is_cut:
+        call.open_stream()
+        call.cut()
+        harness.wait(5)
+        rest = harness.take()
+        assert rest.json["method"] == EXTENSION
+        deny(rest)
+    else:
+        deny(call)
+    harness.run_command(harness.client.cancel, handle)
+    harness.log_in(harness.needed())
+    sent = [(each.json["method"], each.json["params"]["requestId"]) for each in harness.requests]
+    assert sent == ([("notifications/cancelled", call.id)] if is_cut else [])
+    harness.requests.clear()
+
+
+@pytest.mark.parametrize("how", ["cancel", "close"])
+def test_no_cancellation_by_its_key_of_a_call_that_was_never_sent(how: str) -> None:
+    harness = started(versions=(MODERN,))
+    declared = {EXTENSION: {"place": "process.0", "timeoutSeconds": 60.0}}
+    asked = harness.take()
+    asked.answer(discovered(asked.id, capabilities={"tools": {}, "extensions": declared}))
+    harness.asks_person = False
+    handle, call = harness.call(timeout=200)
+    assert EXTENSION in call.json["params"]["_meta"]
+    deny(call)
+    needed = harness.needed()
+    if how == "cancel":
+        harness.run_command(harness.client.cancel, handle)
+        harness.log_in(needed)
+    else:
+        harness.run_command(harness.client.close)
+        assert harness.client.state is ClientState.CLOSED, "it waits for nothing"
+    assert harness.requests == []
+    harness.take_events()
 
 
 def test_on_http_sse_a_cancelled_call_that_waits_is_not_sent() -> None:

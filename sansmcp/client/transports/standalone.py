@@ -98,6 +98,4 @@ class StandaloneStream:
             return self.give_up(outcome.reason)
         self._timers.stop(Timer.STREAM_IDLE, SHARED)
         self._timers.set(Timer.RECONNECT, SHARED, now + outcome.delay)
-        return Reconnecting(
-            call=None, delay=outcome.delay, attempt=outcome.attempt, reason=outcome.reason
-        )
+        return outcome.as_event(None)
