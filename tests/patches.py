@@ -252,4 +252,6 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    from tests import patches  # this file again, by the name that those who raise know
+
+    sys.exit(patches.main())
