@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 import logging
 import os
@@ -13,7 +12,6 @@ import struct
 import subprocess
 import sys
 import time
-from collections.abc import Generator
 from pathlib import Path
 from typing import Any
 
@@ -342,107 +340,6 @@ def test_asyncio_runs_it(monkeypatch: pytest.MonkeyPatch) -> None:
 
     asyncio.run(in_a_task())
     assert len(begun) == 4
-
-
-PROGRAM = """
-import asyncio, signal, sys, sansmcp, sansmcp_asyncio
-app = sansmcp.App("program", "1")
-
-@app.handler("tools/call")
-async def wait(call):
-    print("called", flush=True)
-    await asyncio.sleep(0.1 if "quick" in sys.argv else 1000)
-    return {"content": []}
-
-serving = sansmcp_asyncio.serve(app, http=("127.0.0.1", 0), graceful_timeout=1000.0)
-
-async def main():
-    other = asyncio.ensure_future(asyncio.sleep(1000))
-    try:
-        await serving
-    finally:
-        print("its own", flush=True)
-        other.cancel()
-
-if "own" in sys.argv:
-    signal.signal(signal.SIGTERM, lambda *_: print("its own", flush=True))
-try:
-    asyncio.run(main() if "task" in sys.argv else serving)
-except KeyboardInterrupt:
-    print("interrupted")
-else:
-    print("stopped")
-"""
-
-
-@contextlib.contextmanager
-def program(*arguments: str) -> Generator[tuple[subprocess.Popen[str], str]]:
-    """A program that is all of it one call of serve(), or has more to do; and its URL."""
-    with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *arguments],
-        env=outside(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as started:
-        assert started.stderr is not None
-        line = started.stderr.readline()
-        assert line.startswith("sansmcp: serving MCP at http://127.0.0.1:")
-        try:
-            yield started, line.split()[-1]
-        finally:
-            started.kill()
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_asyncio_runs_it_until_a_signal(number: signal.Signals) -> None:
-    """It ends in peace: without a traceback, and when its calls have ended."""
-
-    async def call(running: subprocess.Popen[str], url: str) -> Any:
-        async with sansmcp_asyncio.connect(url, versions=("2026-07-28",)) as client:
-            calling = asyncio.ensure_future(client.call_tool("wait"))
-            assert running.stdout is not None
-            await asyncio.to_thread(running.stdout.readline)
-            running.send_signal(number)
-            return await calling
-
-    with program("quick") as (running, url):
-        assert asyncio.run(call(running, url))["content"] == []
-        said, more = running.communicate(timeout=PATIENCE)
-    assert (running.returncode, said, more) == (0, "stopped\n", "")
-
-
-def test_a_second_interrupt_ends_it() -> None:
-    async def call(running: subprocess.Popen[str], url: str) -> None:
-        async with sansmcp_asyncio.connect(url, versions=("2026-07-28",)) as client:
-            calling = asyncio.ensure_future(client.call_tool("wait"))
-            assert running.stdout is not None
-            await asyncio.to_thread(running.stdout.readline)
-            running.send_signal(signal.SIGINT)
-            while running.poll() is None:  # it may have to handle the first one before the second
-                await asyncio.sleep(0.05)
-                running.send_signal(signal.SIGINT)
-            calling.cancel()
-
-    with program() as (running, url):
-        asyncio.run(call(running, url))
-
-
-def test_an_application_that_handles_a_signal_itself() -> None:
-    with program("own") as (running, _):
-        running.send_signal(signal.SIGTERM)
-        assert running.stdout is not None
-        assert running.stdout.readline() == "its own\n"
-        running.send_signal(signal.SIGINT)
-        said, more = running.communicate(timeout=PATIENCE)
-    assert (said, more) == ("stopped\n", "")
-
-
-def test_a_program_with_other_tasks_gets_its_signals() -> None:
-    with program("task") as (running, _):
-        running.send_signal(signal.SIGINT)
-        said, more = running.communicate(timeout=PATIENCE)
-    assert (said, more) == ("its own\ninterrupted\n", "")
 
 
 def test_who_forgets_to_await_it_is_told() -> None:

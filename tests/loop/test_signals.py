@@ -1,4 +1,4 @@
-"""Signals to a program that is all of it one call of serve(), and to others."""
+"""Signals to a program that is all of it one call of serve(), and to others, on each loop."""
 
 from __future__ import annotations
 
@@ -15,9 +15,41 @@ import pytest
 import sansmcp
 import sansmcp_blocking
 
-from .programs import outside
+from ..trio.programs import outside
 
-PROGRAM = """
+ON_ASYNCIO = """
+import asyncio, signal, sys, sansmcp, sansmcp_asyncio
+
+app = sansmcp.App("program", "1")
+
+@app.handler("tools/call")
+async def wait(call):
+    print("called", flush=True)
+    await asyncio.sleep(0.1 if "quick" in sys.argv else 1000)
+    return {"content": []}
+
+serving = sansmcp_asyncio.serve(app, http=("127.0.0.1", 0), graceful_timeout=1000.0)
+
+async def main():
+    other = asyncio.ensure_future(asyncio.sleep(1000))
+    print("ready", flush=True)
+    try:
+        await serving
+    finally:
+        print("its own", flush=True)
+        other.cancel()
+
+if "own" in sys.argv:
+    signal.signal(signal.SIGTERM, lambda *_: print("its own", flush=True))
+try:
+    asyncio.run(main() if "task" in sys.argv else serving)
+except KeyboardInterrupt:
+    print("interrupted")
+else:
+    print("stopped")
+"""
+
+ON_TRIO = """
 import signal, sys, trio, sansmcp, sansmcp_trio
 from functools import partial
 
@@ -54,23 +86,28 @@ else:
 PATIENCE = 120
 
 
+on_each_loop = pytest.mark.parametrize(
+    "program", [pytest.param(ON_ASYNCIO, id="asyncio"), pytest.param(ON_TRIO, id="trio")]
+)
+
+
 @contextlib.contextmanager
-def program(*arguments: str) -> Generator[tuple[subprocess.Popen[str], str]]:
+def started(program: str, *arguments: str) -> Generator[tuple[subprocess.Popen[str], str]]:
     """The program, and its URL."""
     with subprocess.Popen(
-        [sys.executable, "-c", PROGRAM, *arguments],
+        [sys.executable, "-c", program, *arguments],
         env=outside(),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
-    ) as started:
+    ) as running:
         try:
-            assert started.stderr is not None
-            line = started.stderr.readline()
+            assert running.stderr is not None
+            line = running.stderr.readline()
             assert line.startswith("sansmcp: serving MCP at http://127.0.0.1:")
-            yield started, line.split()[-1]
+            yield running, line.split()[-1]
         finally:
-            started.kill()
+            running.kill()
 
 
 def call(url: str, results: list[Any]) -> None:
@@ -93,10 +130,11 @@ def calling(running: subprocess.Popen[str], url: str) -> Generator[list[Any]]:
     thread.join(PATIENCE)
 
 
+@on_each_loop
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_trio_runs_it_until_a_signal(number: signal.Signals) -> None:
+def test_it_runs_until_a_signal(number: signal.Signals, program: str) -> None:
     """It ends in peace: without a traceback, and when its calls have ended."""
-    with program("quick") as (running, url):
+    with started(program, "quick") as (running, url):
         with calling(running, url) as results:
             running.send_signal(number)
         said, more = running.communicate(timeout=PATIENCE)
@@ -104,8 +142,9 @@ def test_trio_runs_it_until_a_signal(number: signal.Signals) -> None:
     assert (running.returncode, said, more) == (0, "stopped\n", "")
 
 
-def test_a_second_interrupt_ends_it() -> None:
-    with program() as (running, url), calling(running, url) as results:
+@on_each_loop
+def test_a_second_interrupt_ends_it(program: str) -> None:
+    with started(program) as (running, url), calling(running, url) as results:
         while running.poll() is None:  # it may have to handle the first one before the second
             running.send_signal(signal.SIGINT)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -113,8 +152,9 @@ def test_a_second_interrupt_ends_it() -> None:
     assert results == []
 
 
-def test_an_application_that_handles_a_signal_itself() -> None:
-    with program("own") as (running, _):
+@on_each_loop
+def test_an_application_that_handles_a_signal_itself(program: str) -> None:
+    with started(program, "own") as (running, _):
         running.send_signal(signal.SIGTERM)
         assert running.stdout is not None
         assert running.stdout.readline() == "its own\n"
@@ -123,8 +163,9 @@ def test_an_application_that_handles_a_signal_itself() -> None:
     assert (said, more) == ("stopped\n", "")
 
 
-def test_a_program_with_other_tasks_gets_its_signals() -> None:
-    with program("task") as (running, _):
+@on_each_loop
+def test_a_program_with_other_tasks_gets_its_signals(program: str) -> None:
+    with started(program, "task") as (running, _):
         assert running.stdout is not None
         assert running.stdout.readline() == "ready\n"
         running.send_signal(signal.SIGINT)
