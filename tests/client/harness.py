@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -115,6 +116,17 @@ class Asked:
 
     def cut(self, reason: str = "cable cut") -> None:
         self.feed(ConnectionLost(reason))
+
+
+def client_with_keys(url: str, jitter: float, options: ClientSettings) -> Client:
+    """A client that can make keys of calls: from 1 on, in the order in which they are made."""
+    numbers = itertools.count(1)
+    return Client(
+        url,
+        jitter=lambda: jitter,
+        random_bytes=lambda count: next(numbers).to_bytes(count, "big"),
+        **options,
+    )
 
 
 class ClientHarness(TimedHarness):

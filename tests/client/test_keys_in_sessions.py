@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from typing import Any
 
 import pytest
@@ -16,6 +15,7 @@ from .harness import (
     SESSION,
     Asked,
     ClientHarness,
+    client_with_keys,
     initialized,
     notification,
     only_failure,
@@ -30,13 +30,7 @@ class Keyed(ClientHarness):
     """A client in a session with a server that takes keys."""
 
     def make_client(self, url: str, jitter: float, options: ClientSettings) -> Client:
-        numbers = itertools.count(1)
-        return Client(
-            url,
-            jitter=lambda: jitter,
-            random_bytes=lambda count: next(numbers).to_bytes(count, "big"),
-            **options,
-        )
+        return client_with_keys(url, jitter, options)
 
     def take_initialize(self, version: str = LATEST, session: str | None = SESSION) -> Asked:
         asked = self.take()

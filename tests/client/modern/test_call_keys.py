@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 from typing import Any
 
@@ -22,7 +21,15 @@ from sansmcp.http import BodyEnd, ResponseHead, Unsent
 from sansmcp.reclaim import CANCEL, EXTENSION
 from sansmcp.trace import Tracer
 
-from ..harness import ONCE, Asked, initialized, notification, only_failure, response
+from ..harness import (
+    ONCE,
+    Asked,
+    client_with_keys,
+    initialized,
+    notification,
+    only_failure,
+    response,
+)
 from .harness import (
     MODERN,
     ModernClientHarness,
@@ -40,13 +47,7 @@ class KeyedHarness(ModernClientHarness):
     """A client that can make keys, and a server that takes them."""
 
     def make_client(self, url: str, jitter: float, options: ClientSettings) -> Client:
-        numbers = itertools.count(1)
-        return Client(
-            url,
-            jitter=lambda: jitter,
-            random_bytes=lambda count: next(numbers).to_bytes(count, "big"),
-            **options,
-        )
+        return client_with_keys(url, jitter, options)
 
     def connect(
         self,
