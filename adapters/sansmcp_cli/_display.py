@@ -34,6 +34,11 @@ if TYPE_CHECKING:
     from rich.markdown import Markdown
     from rich.progress import Progress, TaskID
 
+_MAX_DRAWN = 100_000
+"""Characters of a text that rich draws. It takes a second for 300,000; more in tables."""
+
+_LANGUAGE = re.compile(r"[\w+#.-]{0,20}")
+_LETTER = re.compile(r"[^\W_]|[^\x00-\x7f\s]")
 _LOOKS_LIKE_MARKDOWN = re.compile(
     r"^(#{1,6} |[-*+] |\d+\. |> |```|\|.*\|)|\*\*[^*\n]+\*\*|\[[^][\n]+\]\([^()\n]+[()]",
     re.MULTILINE,
@@ -91,13 +96,6 @@ def show_text(text: str) -> None:
     elif _LOOKS_LIKE_MARKDOWN.search(harmless):
         drawn = markdown_of(harmless, console) or drawn
     console.print(_Harmless(drawn))
-
-
-_MAX_DRAWN = 100_000
-"""Characters of a text that rich draws. It takes a second for 300,000; more in tables."""
-
-_LANGUAGE = re.compile(r"[\w+#.-]{0,20}")
-_LETTER = re.compile(r"[^\W_]|[^\x00-\x7f\s]")
 
 
 def markdown_of(text: str, console: Console) -> Markdown | None:

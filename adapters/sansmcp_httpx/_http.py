@@ -24,6 +24,7 @@ _LIBRARIES = ("httpx", "httpx2")
 
 _AUTHORITIES = "the ssl_context that verify= of the httpx client takes"
 """The setting that names authorities to trust."""
+
 _POOL_TIMEOUT = 30.0
 """Seconds that a request waits for a connection if the HTTP client has no pool timeout."""
 

@@ -256,7 +256,7 @@ class KeyedCalls:
         """Forget a key that was noted, because its call has been refused."""
         self._forget(call)
 
-    def not_new(self, key: Key, request: Request) -> RemoteProtocolError:
+    def no_call(self, key: Key, request: Request) -> RemoteProtocolError:
         """Return the refusal of a request that has an unknown key and calls no tool."""
         if request.method == EXTENSION:
             return self.unknown(key, request, was_noted=False)

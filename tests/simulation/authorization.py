@@ -477,7 +477,7 @@ class Seat:
         return effect
 
     def _is_accepted(self, exchange: int) -> None:
-        """A request was accepted, and comes again at times: whoever has seen it sends it, too."""
+        """A request was accepted. At times it comes again, from an attacker who has seen it."""
         world, name = self.world, f"{self.customer.name} proof {exchange}"
         effect = self._proofs.pop(exchange, None)
         if effect is not None and world.strikes(name, 0.3):

@@ -192,7 +192,7 @@ class StreamableHttp:
             calls.reclaim(found, key, request, exchange)
             return
         if request.method != "tools/call":
-            raise calls.not_new(key, request)
+            raise calls.no_call(key, request)
         self._dispatcher.check_call(session, request)
         stream_after, ids = self._core.stream_after_of(request.method), (request.id,)
         responder = KeyedSessionResponder(

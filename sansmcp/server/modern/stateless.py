@@ -352,7 +352,7 @@ class ModernHttp:
         elif request.method == "tools/call":
             self._start(exchange, head, request, meta, key)
         else:
-            raise calls.not_new(key, request)
+            raise calls.no_call(key, request)
 
     def _start(
         self,

@@ -1,4 +1,4 @@
-"""Whoever attacks the keys of calls gets nothing, and costs others nothing."""
+"""Attacks on the keys of calls: they give nothing, and cost other clients nothing."""
 
 from __future__ import annotations
 
