@@ -158,6 +158,12 @@ class Logs:
         """Return the operation of an effect; None if its outcome was reported before."""
         return self._pending.pop(effect, None)
 
+    def forget(self, effect: StoreEffect) -> None:
+        """Repeat an operation no more; its outcome, which may still be reported, has no effect."""
+        self._pending.pop(effect, None)
+        if self._failed.pop(effect, None) is not None:
+            self.core.timers.stop(Timer.STORE_REPEAT, effect)
+
     def repeat_later(self, effect: StoreEffect, operation: PendingOperation) -> bool:
         """Repeat a failed operation after a delay. Returns False if it has failed for too long.
 

@@ -9,6 +9,7 @@ import pytest
 
 from sansmcp import (
     Entry,
+    EntryKind,
     EventId,
     InputRequired,
     Limits,
@@ -389,6 +390,64 @@ def test_a_call_goes_on_that_was_parked_though_the_store_seemed_to_fail(is_read:
     harness.run_action(harness.last_call().respond, {"done": True})
     (answer,) = harness.get(session, f"{parking.stream.stream}-1").messages
     assert answer == result(1, {"done": True})
+
+
+@pytest.mark.parametrize("has_failed", [True, False])
+def test_a_call_goes_on_here_before_its_parking_is_reported(has_failed: bool) -> None:
+    """The repetition conflicted with what followed, and the call never ended (simulated)."""
+    first, second = instances = Instances()
+    session = instances.open_session(capabilities=ALL)
+    talk, call = first.call(session)
+    first.store_works = False
+    first.run_action(call.respond, InputRequired({"name": NAME}))
+    while not (isinstance(parking := first.waiting[0], StoreAppend) and parking.entries[-1].waits):
+        first.use_store_once()
+    assert first.store.append(parking.stream, parking.entries, token=parking.token, now=first.now)
+    if has_failed:
+        first.fail_store_once(parking)
+    resumed = second.get(session, f"{parking.stream.stream}-1")
+    assert first.post(answer_to(resumed.messages[0]), session).status is None
+    first.use_store_except(parking)
+    call = first.last_call()
+    if not has_failed:
+        first.use_store_once()  # the store says at last that it has done it, or conflicts
+    first.store_works = True
+    instances.wait(2)
+    first.run_action(call.progress, 1)
+    first.run_action(call.respond, {"done": True})
+    instances.wait(6)
+    assert resumed.messages[-1] == result(1, {"done": True})
+    assert resumed.ended
+    assert not any(isinstance(event, ResponseUndelivered) for event in first.events)
+    assert talk.messages[-1] == result(1, {"done": True})
+
+
+@pytest.mark.parametrize("lost", ["the answer", "the claim"])
+@pytest.mark.parametrize("is_shared", [True, False])
+def test_an_answer_counts_whose_append_and_client_are_lost(lost: str, is_shared: bool) -> None:
+    """The answer is stored: whatever the client sends again is not what continues the call."""
+    harness = Instances()[1] if is_shared else ServerHarness()
+    session = harness.open_session(capabilities=ALL)
+    talk, call = harness.call(session)
+    harness.run_action(call.respond, InputRequired({"name": NAME}))
+    harness.store_works = False
+    post = harness.post(answer_to(talk.messages[-1]), session)
+    for _ in range(1 + (lost == "the claim") * is_shared):
+        while not isinstance(effect := harness.waiting[0], StoreAppend):
+            harness.use_store_once()
+        if effect.entries[0].kind is EntryKind.MESSAGE and lost == "the claim" and is_shared:
+            harness.use_store_once()
+    effect = harness.waiting[0]
+    assert isinstance(effect, StoreAppend)
+    assert harness.store.append(effect.stream, effect.entries, token=effect.token, now=harness.now)
+    post.lose_connection()
+    harness.fail_store_once()
+    harness.store_works = True
+    assert harness.post(answer_to(talk.messages[-1]), session).status == 202
+    harness.wait(1.0)
+    harness.run_action(harness.last_call().respond, {"done": True})
+    harness.wait(1.0)
+    assert talk.messages[-1] == result(1, {"done": True})
 
 
 def test_without_a_store_any_more_the_call_waits_in_memory() -> None:

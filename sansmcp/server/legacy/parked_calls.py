@@ -37,7 +37,7 @@ import attrs
 from ...codecs import jsonrpc
 from ...codecs.event_id import EventId
 from ...codecs.jsonrpc import Batch
-from ...effects import StoreEffect, StoreRead
+from ...effects import StoreAppend, StoreEffect, StoreRead
 from ...errors import RemoteProtocolError
 from ...events import CallReceived, RefusalSent
 from ...http import RequestHead
@@ -293,8 +293,12 @@ class ResponseDelivery(StoreOperation):
         self._log_evicted()
 
     def may_repeat(self, effect: StoreEffect) -> bool:
-        """Repeat it for as long as the client waits for the response to its POST."""
-        return self._exchange is None or not self._exchange.is_done
+        """Repeat an append in any case, and a read while the client waits for its HTTP response.
+
+        The store may have done the append, and the client's next POST finds nothing left to do.
+        """
+        is_awaited = self._exchange is None or not self._exchange.is_done
+        return is_awaited or isinstance(effect, StoreAppend)
 
     def failed(self, effect: StoreEffect) -> bool:
         """Refuse the POST, so that the client may send the responses again."""

@@ -319,6 +319,11 @@ class ResumableStream(LogReader):
 
     def take_over(self, seq: int) -> None:
         """Continue the log after the entry of this sequence number."""
+        if self._appending is not None:
+            # It has parked the call, and its reply is lost: the store has the turn, and more since.
+            # A repetition would conflict with that, which says that another instance writes here.
+            self.table.logs.forget(self._appending)
+            self._appending = None
         self._advance(LogEvent.TAKE_OVER)
         self.next_seq = seq + 1
         self._last_message_seq = seq
