@@ -10,6 +10,7 @@ table says so.
 ``options``                the settings of a client
 ``opening``                finds transport and revision of a server; opens sessions
 ``request``                one JSON-RPC request, and the meaning of its result
+``attempts``               what has become of the attempts at a request; whether to try again
 ``request_table``          the requests that have not ended: by number, and by the id in flight
 ``stream``                 when and how to reconnect; holds a cursor
 ``silence``                the clocks that notice the silence of streams, and what follows from it

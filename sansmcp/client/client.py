@@ -1045,10 +1045,16 @@ class Client:
         self._events.append(SessionExpired(tuple(failed)))
         self._start_opening_step(outcome)
 
-    def _session_lost(self, refusal: Refusal) -> None:
-        """Open a new session: the server has discarded the current one."""
-        outcome = self._opening.session_lost(refusal, self._now)
-        self._reopen_session(outcome, lambda call: call.session_lost(refusal.status))
+    def _session_lost(self, refusal: Refusal, not_run: int | None = None) -> None:
+        """Open a new session: the server has discarded the current one.
+
+        ``not_run``: the call that it has refused, and run nothing of.
+        """
+
+        def error_of(call: PendingRequest) -> CallError:
+            return call.session_lost(refusal.status, was_not_run=call.number == not_run)
+
+        self._reopen_session(self._opening.session_lost(refusal, self._now), error_of)
 
     def _discard_session(self) -> list[Request]:
         """Discard everything of the session except the calls.
@@ -1385,8 +1391,8 @@ class Client:
                 why = "the server no longer supports the protocol version"
                 outcome = self._opening.version_refused(self._now)
                 self._reopen_session(outcome, lambda call: call.lost(why))
-            case SessionOver(refusal):
-                self._session_lost(refusal)
+            case SessionOver(refusal, not_run):
+                self._session_lost(refusal, not_run)
             case _ as impossible:
                 assert_never(impossible)
 
@@ -1432,7 +1438,8 @@ class Client:
     def _on_task_input(self, call: PendingRequest, input_requests: dict[str, Any]) -> bool:
         """Report the new input requests of a task. Return False if they end the call."""
         task, number = call.followed, call.number
-        left = self.limits.max_server_requests_per_call - call.server_requests
+        assert call.timeouts is not None
+        left = self.limits.max_server_requests_per_call - call.timeouts.server_requests
         outcome = self._server_requests.on_task_input(
             number, call.method, input_requests, task.answered, left, is_owned=task.is_owned
         )
@@ -1442,7 +1449,7 @@ class Client:
         for id in outcome.withdrawn:
             self._cancel_server_request(id, "the task no longer requires it")
         for key, response in outcome.declined.items():
-            call.server_requests += 1
+            call.timeouts.server_requests += 1
             task.add_response(key, response)
         task.unanswered = outcome.unanswered
         self._events.extend(call.followed.news(call.number))
@@ -1513,7 +1520,9 @@ class Client:
         """Report the input requests of a result."""
         id, most = request.id, self.limits.max_server_requests_per_call
         self._leave_stream(request, complete=True)
-        number, method, left = request.number, request.method, most - request.server_requests
+        assert request.timeouts is not None
+        number, method = request.number, request.method
+        left = most - request.timeouts.server_requests
         match self._server_requests.start_round(number, method, id, members, left):
             case RoundStarted(requests):
                 for each in requests:
@@ -1539,7 +1548,7 @@ class Client:
             call = self._requests.calls[number]
             assert call.timeouts is not None
             call.timeouts.pause(self._now)
-            call.server_requests += 1
+            call.timeouts.server_requests += 1
             self._arm(call)
             if call.stream is not None:
                 call.stream.idle_limit = call.idle_limit(self.limits.stream_idle_timeout)
@@ -1560,10 +1569,11 @@ class Client:
         number = None if owner is None else owner.number
         calls = self._requests.calls.values() if owner is None else (owner,)
         most = self.limits.max_server_requests_per_call
+        used = {call.number: call.timeouts.server_requests for call in calls if call.timeouts}
         match self._server_requests.on_request(
             request,
             number,
-            {call.number: most - call.server_requests for call in calls},
+            {each: most - count for each, count in used.items()},
             is_shared=self._opening.is_shared,
             has_room=not self._posts.is_full,
         ):
@@ -1915,7 +1925,7 @@ class Client:
                 if request.key is not None and isinstance(outcome, Notification | Request):
                     request.key.received += 1
                 if stream is not None and stream.cursor is not None:
-                    request.refusals = 0  # without a cursor, messages are no progress
+                    request.attempts.refusals = 0  # without a cursor, messages are no progress
                 self._on_message(outcome, request)
             case OtherEvent(event):
                 if event.event == "endpoint" and event.data and request is self._opening_request:
@@ -1957,8 +1967,7 @@ class Client:
                 unsent = Unsent.UNREACHABLE  # on another machine that may not be for long
             self._on_answer(request, Lost(str(reason), unsent=unsent))
             return
-        request.refused_since = None
-        request.was_sent = request.was_sent or reason is not None
+        request.attempts.connection_ended(broke_off=reason is not None)
         if stream is not None:
             retry = exchange.reader.reconnection_time
             came = self._came_instead(request, exchange.reader)

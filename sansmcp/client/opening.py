@@ -50,6 +50,7 @@ from ..meta_keys import SERVER_INFO
 from ..revisions import REVISIONS, of_era
 from ..states import OPENING, ClientState, OpeningEvent, OpeningState, advance
 from ..types import HTTP_SSE, STDIO, Era, assert_never
+from .attempts import LOCAL_PATIENCE
 from .http_heads import OUT_OF_REACH, Refusal
 from .options import ClientOptions
 from .outcomes import (
@@ -74,12 +75,6 @@ from .request import jsonrpc_error_from
 DISCOVER = "server/discover"
 INITIALIZE = "initialize"
 _STREAM = "opening the event stream"
-
-LOCAL_PATIENCE = 5.0
-"""Seconds in which attempts are repeated while this machine refuses the connections. A server that
-starts at the same time as its client is there by then; else there is none, which a person can see
-to at once.
-"""
 
 _BAD_REQUEST = 400
 UNDECIDED = frozenset((401, 403, 407, 408, 413, 425, 429, 431))

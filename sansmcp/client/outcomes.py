@@ -234,6 +234,8 @@ class SessionOver:
     """The server has discarded the session. Open a new one."""
 
     refusal: Refusal
+    not_run: int | None = None
+    """The call that it has refused, and run nothing of; None if it was another message."""
 
 
 @attrs.frozen(eq=False, repr=False)

@@ -40,7 +40,6 @@ from ..messages import ErrorResponse, Params, Response
 from .call_keys import Answer, CallKeys, Cut, Next, Unknown
 from .http_heads import HttpRequest, Refusal
 from .message_encoder import MessageEncoder
-from .opening import LOCAL_PATIENCE
 from .options import ClientOptions
 from .outcomes import (
     Ask,
@@ -157,7 +156,7 @@ class Procedures:
         self, call: PendingRequest, needs: NeedsInput, rounds: int
     ) -> Steps[CallError | None]:
         """Get the input responses for the next request of a call."""
-        call.refusals = 0
+        call.attempts.refusals = 0
         if rounds > self._options.limits.max_rounds:
             text = f"{call.method} got input requests {rounds} times (max_rounds)"
             return InvalidResponse(text, method=call.method)
@@ -178,13 +177,14 @@ class Procedures:
             self._keys.arrived(call.key)
             call.key = None
         is_mismatch = error.code == HEADER_MISMATCH and self._encoder.mirroring is not None
-        if is_mismatch and call.method == "tools/call" and NeedsTools not in call.tried:
-            call.tried += (NeedsTools,)
+        tried = call.attempts.tried
+        if is_mismatch and call.method == "tools/call" and NeedsTools not in tried:
+            call.attempts.tried += (NeedsTools,)
             yield NeedsTools()
             yield from self._list_tools()
             return None
         if self._is_about_version(call, error):
-            call.tried += (NeedsVersion,)
+            call.attempts.tried += (NeedsVersion,)
             yield NeedsVersion()
             return None
         denied = jsonrpc_error_from(error, call.method, call.id, http_status)
@@ -199,14 +199,14 @@ class Procedures:
         if about_key is not None:
             return (yield from self._reclaim(call, about_key))
         is_first = _is_first(refusal.request)
-        if call.refused(refusal) and is_first:
+        if call.attempts.refused(refusal, idempotent=call.idempotent) and is_first:
             retry = self._next_attempt(call, refusal.message, refusal.retry_after)
             if retry is not None:
                 yield retry
                 return None
         if refusal.ends_session:
-            call.was_not_run = is_first and (call.key is None or call.key.next is Next.CALL)
-            yield SessionOver(refusal)
+            was_not_run = is_first and (call.key is None or call.key.next is Next.CALL)
+            yield SessionOver(refusal, call.number if was_not_run else None)
             return None
         error = refusal.error
         if error is not None and (
@@ -218,15 +218,15 @@ class Procedures:
     def _lost(self, call: PendingRequest, lost: Lost) -> Steps[CallError | None]:
         key, unsent = call.key, lost.unsent
         if unsent is not None and (key is None or key.next is Next.CALL):
-            if not self._is_final(call, unsent):
+            if not call.attempts.is_final(unsent, self.now):
                 retry = self._next_attempt(call, lost.reason)
                 if retry is not None:
                     yield retry
                     return None
-            if not call.was_sent:
+            if not call.attempts.was_sent:
                 return call.unsent(lost.reason)
         if key is not None:
-            is_final = unsent is not None and self._is_final(call, unsent)
+            is_final = unsent is not None and call.attempts.is_final(unsent, self.now)
             return (yield from self._reclaim(call, Cut(lost.reason, is_final=is_final)))
         return call.lost(lost.reason)
 
@@ -237,13 +237,13 @@ class Procedures:
         key.was_attached = call.stream is not None and call.stream.was_opened
         step = self._keys.next_step(key, answer, self.now, idempotent=call.idempotent)
         if isinstance(step, Retry):
-            call.refusals = step.attempt
+            call.attempts.refusals = step.attempt
             yield step
         elif isinstance(step, Lost):
             call.key = None
             if not call.idempotent:
                 return call.lost(step.reason)
-            call.is_repeated = True
+            call.attempts.takes_keys = False
         return None
 
     # Decisions
@@ -256,24 +256,17 @@ class Procedures:
     def _is_about_version(self, call: PendingRequest, error: ErrorResponse) -> bool:
         """Return True if the version was refused, for the first time for a call."""
         is_unsupported = error.code == UNSUPPORTED_VERSION and self._encoder.agreed.is_modern
-        return is_unsupported and NeedsVersion not in call.tried
-
-    def _is_final(self, call: PendingRequest, unsent: Unsent) -> bool:
-        """Return True if a request of which nothing was sent need not be tried again."""
-        if unsent is not Unsent.REFUSED:
-            return unsent is Unsent.PERMANENT
-        if call.refused_since is None:
-            call.refused_since = self.now
-        return self.now >= call.refused_since + LOCAL_PATIENCE
+        return is_unsupported and NeedsVersion not in call.attempts.tried
 
     def _after_death(self, call: PendingRequest, outcome: object) -> Retry | None:
         """Return when to send a safe call again because the instance that ran it has died."""
         if not (call.idempotent and isinstance(outcome, JsonRpcError)):
             return None
         reason = (json.as_object(outcome.data) or {}).get("reason")
-        if reason != _INSTANCE_LOST or call.deaths == self._options.reconnect.max_attempts:
+        most = self._options.reconnect.max_attempts
+        if reason != _INSTANCE_LOST or call.attempts.deaths == most:
             return None
-        call.deaths += 1
+        call.attempts.deaths += 1
         return self._attempt(call, 1, str(outcome))  # the server has answered
 
     def _next_attempt(self, call: PendingRequest, reason: str, wait: float = 0.0) -> Retry | None:
@@ -288,7 +281,7 @@ class Procedures:
             wait: the seconds to wait at least.
         """
         used = 0 if call.stream is None else call.stream.attempts
-        return self._attempt(call, max(call.refusals, used) + 1, reason, wait)
+        return self._attempt(call, max(call.attempts.refusals, used) + 1, reason, wait)
 
     def _attempt(
         self, call: PendingRequest, attempt: int, reason: str, wait: float = 0.0
@@ -301,7 +294,7 @@ class Procedures:
         delay = policy.delay(attempt, wait, self._jitter())
         if self.now + delay >= call.timeouts.deadline:
             return None
-        call.refusals, call.key = attempt, None
+        call.attempts.refusals, call.key = attempt, None
         return Retry(delay, attempt, reason)
 
     # What a call needs beside its own request

@@ -40,6 +40,7 @@ from ..meta_keys import LISTEN, NAMED
 from ..reclaim import EXTENSION, RECEIVED
 from ..tasks import GET as GET_TASK
 from ..tasks import PROGRESS_UNSHOWN, RESULT_TYPE
+from .attempts import Attempts
 from .call_keys import CallKey, Cut, Next
 from .http_heads import Refusal
 from .options import ClientOptions
@@ -50,8 +51,6 @@ from .outcomes import (
     Kind,
     Lost,
     NeedsInput,
-    NeedsTools,
-    NeedsVersion,
     RequestOutcome,
     RoundDone,
     Step,
@@ -110,6 +109,8 @@ class CallTimeouts:
     started: float
     open_requests: int = attrs.field(default=0, init=False)
     """The number of open server requests that pause the timeouts."""
+    server_requests: int = attrs.field(default=0, init=False)
+    """The number of server requests of the call so far, which is bounded."""
     _stopped: float = attrs.field(default=0.0, init=False)
     _timeout_ends: float = attrs.field(init=False)
     _total_ends: float = attrs.field(init=False)
@@ -232,28 +233,11 @@ class PendingRequest:
     """The subscription to the changes of its task, or the renewal of its own; None if there is
     none.
     """
-    server_requests: int = attrs.field(default=0, init=False)
-    """The number of server requests that have paused its timeouts so far."""
     round_params: Params | None = attrs.field(default=None, init=False)
     """``inputResponses`` and ``requestState`` of the last round; None before the first."""
     cache_generation: int = attrs.field(default=0, init=False)
     """``Cache.generation`` when the request was made."""
-    refusals: int = attrs.field(default=0, init=False)
-    """How often the server has refused it without running anything, since the last progress."""
-    tried: tuple[type[NeedsTools | NeedsVersion], ...] = attrs.field(default=(), init=False)
-    """What was done about error responses to it, each at most once."""
-    is_repeated: bool = attrs.field(default=False, init=False)
-    """True if it had a key, and was sent again because its response could not be had by that."""
-    deaths: int = attrs.field(default=0, init=False)
-    """How often it was sent again because the instance that ran it had died."""
-    was_not_run: bool = attrs.field(default=False, init=False)
-    """True if the server refused it because the session has ended."""
-    was_sent: bool = attrs.field(default=False, init=False)
-    """True if an attempt may have reached the server, and has no outcome."""
-    refused_since: float | None = attrs.field(default=None, init=False)
-    """Time since when this machine has refused all connections for it, in seconds on the machine's
-    clock; None if it has not.
-    """
+    attempts: Attempts = attrs.field(factory=Attempts, init=False)
 
     @property
     def followed(self) -> FollowedTask:
@@ -275,13 +259,8 @@ class PendingRequest:
 
     @property
     def can_have_key(self) -> bool:
-        """True if its response may be had by a key after a cut.
-
-        A call that is repeated because its response could not be had has none, and is repeated
-        after further cuts as well. Else a load balancer that takes turns could lead each repeated
-        call to a process that has ended, and each request for the rest to one that lives.
-        """
-        return self.method == TASK_METHOD and self.kind is Kind.CALL and not self.is_repeated
+        """True if its response may be had by a key after a cut."""
+        return self.method == TASK_METHOD and self.kind is Kind.CALL and self.attempts.takes_keys
 
     def idle_limit(self, most: float) -> float:
         """Return how many seconds its stream may be silent, at most ``most``.
@@ -341,11 +320,6 @@ class PendingRequest:
         if self.key is not None:
             return is_harmless or keeps_keys
         return is_harmless or self.id is None
-
-    def refused(self, refusal: Refusal) -> bool:
-        """Record a refusal, and return whether the request can be sent again."""
-        self.was_sent = self.was_sent or refusal.leaves_unknown
-        return refusal.was_not_run or (self.idempotent and refusal.leaves_unknown)
 
     def outcome_of(self, result: Any, agreed: Agreed, options: ClientOptions) -> RequestOutcome:
         """Return what a result means.
@@ -416,18 +390,19 @@ class PendingRequest:
             was_sent=False,
         )
 
-    def session_lost(self, status: int) -> CallError:
-        """Return the exception for a session that the server has discarded."""
-        if self.was_not_run:
+    def session_lost(self, status: int, *, was_not_run: bool) -> CallError:
+        """Return the exception for a session that the server has discarded.
+
+        ``was_not_run``: True if it has refused this request, and run nothing of it.
+        """
+        if was_not_run:
             outcome = "was not run; repeat it in the new session, which the client opens by itself"
         else:
             outcome = (
                 "was not completed, and may have run; the client opens a new session by itself"
             )
         text = f"The server has ended the session (HTTP {status}), so {self.method} {outcome}"
-        return SessionLost(
-            text, method=self.method, request_id=self.id, was_not_run=self.was_not_run
-        )
+        return SessionLost(text, method=self.method, request_id=self.id, was_not_run=was_not_run)
 
     def unreadable(self, error: RemoteProtocolError) -> InvalidResponse:
         """Return the exception for an invalid response."""
