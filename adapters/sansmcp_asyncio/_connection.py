@@ -85,7 +85,10 @@ class Connection(asyncio.Protocol):
         return connection_info(descriptor, self._transport.get_extra_info("ssl_object"))
 
     def wake(self) -> None:
-        self._safely(self._pull)
+        try:
+            self._pull()
+        except Exception as error:
+            self._fail(error)
 
     def _pull(self) -> None:
         if self._is_blocked:
@@ -109,13 +112,17 @@ class Connection(asyncio.Protocol):
         """Close the connection at once; unsent bytes are lost."""
         self._transport.abort()
 
-    def _safely(self, act: Callable[[], None]) -> None:
-        """Call a function. An exception, which is a bug, ends this connection only."""
+    def _feed(self, feed: Callable[..., None], *data: bytes) -> None:
+        """Call a method of the machine, with the time."""
         try:
-            act()
+            feed(*data, now=self._serving.loop.now())
         except Exception as error:
-            log_unexpected(error)
-            self.abort()
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        """End this connection, and no other, because a bug has raised an exception."""
+        log_unexpected(error)
+        self.abort()
 
     def _go_on(self) -> None:
         self._serving.drive()  # first, so that a handler's first messages are sent in one write
@@ -138,8 +145,7 @@ class Connection(asyncio.Protocol):
             else:
                 self.abort()
         else:
-            now = self._serving.loop.now()
-            self._safely(lambda: self._connection.handle_timeout(now=now))
+            self._feed(self._connection.handle_timeout)
             self._go_on()
 
     # The methods that asyncio calls
@@ -158,13 +164,11 @@ class Connection(asyncio.Protocol):
         self._go_on()
 
     def data_received(self, data: bytes) -> None:
-        now = self._serving.loop.now()
-        self._safely(lambda: self._connection.receive_data(data, now=now))
+        self._feed(self._connection.receive_data, data)
         self._go_on()
 
     def eof_received(self) -> None:
-        now = self._serving.loop.now()
-        self._safely(lambda: self._connection.receive_eof(now=now))
+        self._feed(self._connection.receive_eof)
         self._go_on()
 
     def pause_writing(self) -> None:
@@ -189,8 +193,7 @@ class Connection(asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._timer.stop()
-        now = self._serving.loop.now()
-        self._safely(lambda: self._connection.connection_lost(now=now))
+        self._feed(self._connection.connection_lost)
         self._serving.connections.discard(self)
         self.lost.set_result(None)
         self._serving.run_pending()

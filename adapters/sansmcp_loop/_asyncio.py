@@ -74,6 +74,8 @@ class AsyncioLoop:
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self.now = self._loop.time
+        """See :meth:`~sansmcp_loop.Loop.now`; the method of the loop itself."""
         self._tasks: set[asyncio.Task[None]] = set()
         """References that keep tasks alive; asyncio itself has only weak ones."""
 
@@ -87,9 +89,6 @@ class AsyncioLoop:
             return asyncio.get_running_loop() is self._loop
         except RuntimeError:  # no loop is running
             return False
-
-    def now(self) -> float:
-        return self._loop.time()
 
     def event(self) -> asyncio.Event:
         return asyncio.Event()

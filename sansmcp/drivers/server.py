@@ -126,7 +126,8 @@ class ServerDriver(MachineDriver):
 
     def drive(self) -> None:
         """Perform the machine's effects and handle its events until none is left."""
-        self._drive_machine(self._perform, self.handle_event)
+        if self.core.has_pending:
+            self._drive_machine(self._perform, self.handle_event)
 
     def run_pending(self) -> None:
         """Call :meth:`drive`. A subclass adds what it does after that, such as setting a timer.

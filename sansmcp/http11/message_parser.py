@@ -132,6 +132,8 @@ class RequestParser(_Parser[RequestHead]):
     """True if the last head was the one before with another length or name, or with the same."""
     _known: KnownHead | None = None
     """The last head that was parsed."""
+    _length: int | None = None
+    """Bytes of the body of the last request; None if it comes in chunks."""
     _misses = 0
     """Heads in a row that were not repeated."""
 
@@ -162,10 +164,22 @@ class RequestParser(_Parser[RequestHead]):
         head = self._repeated(data) or self._parsed(data)
         lengths = head.values(b"content-length")
         if codings := head.values(b"transfer-encoding"):
+            self._length = None
             self._body = _read_coded(self._buffer, codings, lengths)
         else:
-            self._body = _read_length(self._buffer, _length(lengths[0]) if lengths else 0)
+            self._length = _length(lengths[0]) if lengths else 0
+            self._body = _read_length(self._buffer, self._length)
         return head
+
+    def take_body(self) -> bytes | None:
+        """Return the whole body, if it has arrived and its length is known; else None.
+
+        Call it right after the head, instead of :meth:`next_part`.
+        """
+        if self._length is None or self._length > len(self._buffer.waiting):
+            return None
+        self._body = None
+        return self._buffer.take(self._length) if self._length else b""
 
     def _repeated(self, data: bytes) -> RequestHead | None:
         head = None if self._known is None else self._known.read(data)

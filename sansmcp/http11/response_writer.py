@@ -14,7 +14,7 @@ from ..http import RequestHead, ResponseHead
 
 @attrs.define(eq=False, repr=False)
 class ResponseWriter:
-    """Writes the response to one request.
+    """Writes the response to a request, and to further ones with the same head.
 
     The defaults serve a request that could not be parsed: its response is one of HTTP/1.1.
     """
@@ -51,4 +51,13 @@ class ResponseWriter:
 
     def end(self) -> bytes:
         """Return the bytes that end the body."""
-        return LAST_CHUNK if self._in_chunks else b""
+        data = LAST_CHUNK if self._in_chunks else b""
+        self._in_chunks = False
+        return data
+
+    def response(self, head: ResponseHead, body: bytes, *, is_last: bool) -> bytes:
+        """Return the bytes of a complete response."""
+        data = self.head(head, is_last=is_last)
+        if self._in_chunks:
+            return data + self.body(body) + self.end()
+        return data if self._hides_body else data + body

@@ -19,10 +19,10 @@ from ..effects import (
 )
 from ..errors import RemoteProtocolError
 from ..h11_parser import HTTP11
-from ..http import BodyEnd, ConnectionLost, RequestHead
+from ..http import BodyEnd, ConnectionLost, RequestHead, ResponseHead
 from ..http11_parser import malformed
 from ..server.server import Server
-from ..states import CONNECTION, ConnectionEvent, ConnectionState, advance
+from ..states import CONNECTION, ConnectionEvent, ConnectionState, ExchangeState, advance
 from ..types import Idle, assert_never
 from .message_parser import RequestParser, head_too_large
 from .response_writer import ResponseWriter
@@ -95,6 +95,8 @@ class ServerConnection:
         """When the present state began; None once its timeout was handled."""
         self._closing = False
         self._is_refused = False
+        self._expects_continue = False
+        """True if the head of the last request asks for an interim response."""
         self._must_send_continue = False
         self._responses = 0
         """Responses since the driver last fed the machine."""
@@ -146,8 +148,12 @@ class ServerConnection:
 
         ``Idle.PAUSED``: do not read from the peer until a Wake effect names ``exchange``.
         """
-        pieces: list[bytes] = []
         exchange, idle = self.exchange, Idle.NEED_DATA
+        if exchange.state is ExchangeState.DONE and self._state is not ConnectionState.CLOSED:
+            response = self._server.next_response_of(exchange)
+            if response is not None:
+                return SendBytes(self._encode_response(*response))
+        pieces: list[bytes] = []
         while self._state is not ConnectionState.CLOSED and exchange is self.exchange:
             effect = self._server.next_effect_of(exchange)
             if isinstance(effect, Idle):
@@ -216,6 +222,11 @@ class ServerConnection:
                     return
                 if isinstance(part, RequestHead):
                     self._head(part, now)
+                    body = None if self._is_refused else self._reader.take_body()
+                    if body is not None:
+                        self._must_send_continue = False
+                        self._advance(ConnectionEvent.BODY, now)
+                        self._server.receive_body(self.exchange, body, now=now)
                     continue
                 self._must_send_continue = False
                 if isinstance(part, BodyEnd):
@@ -226,13 +237,14 @@ class ServerConnection:
 
     def _head(self, head: RequestHead, now: float) -> None:
         self._advance(ConnectionEvent.HEAD, now)
-        self._writer = ResponseWriter.for_request(head, is_http_1_1=self._reader.is_http_1_1)
-        if len(head.headers) > self._limits.max_headers:
-            self._refuse(head_too_large("The request has too many header lines"))
-            return
-        if expects := head.values(b"expect"):
-            is_expected = b"100-continue" in map(bytes.lower, expects)
-            self._must_send_continue = is_expected and self._reader.is_http_1_1
+        if not self._reader.is_repeated:  # else the writer and the other things are as they were
+            self._writer = ResponseWriter.for_request(head, is_http_1_1=self._reader.is_http_1_1)
+            if len(head.headers) > self._limits.max_headers:
+                self._refuse(head_too_large("The request has too many header lines"))
+                return
+            is_expected = b"100-continue" in map(bytes.lower, head.values(b"expect"))
+            self._expects_continue = is_expected and self._reader.is_http_1_1
+        self._must_send_continue = self._expects_continue
         if not head.target.startswith(b"/"):
             head = _origin_form(head)
         self.exchange.has_checked_head = self._is_checked and self._reader.is_repeated
@@ -265,6 +277,13 @@ class ServerConnection:
                 return b""
             case _ as impossible:
                 assert_never(impossible)
+
+    def _encode_response(self, head: ResponseHead, body: bytes) -> bytes:
+        """Return the bytes of a complete response."""
+        self._count_refusals(head.status)
+        data = self._writer.response(head, body, is_last=self._is_last() or self._server.is_leaving)
+        self._answered()
+        return data
 
     def _count_refusals(self, status: int) -> None:
         """Make this response the last one if too many refusals precede it."""

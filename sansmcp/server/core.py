@@ -91,6 +91,8 @@ class ServerCore:
     new_token: Callable[[], str]
     limits: Limits = attrs.field(init=False)
     """The limits of the options, kept here because they are read often."""
+    max_request_bytes: int = attrs.field(init=False)
+    """The bytes of the largest message that a client may send."""
     versions: tuple[str, ...] = attrs.field(init=False)
     """The versions of the options."""
     modern_versions: tuple[str, ...] = attrs.field(init=False)
@@ -141,6 +143,7 @@ class ServerCore:
 
     def __attrs_post_init__(self) -> None:
         self.limits, self.versions = self.options.limits, self.options.versions
+        self.max_request_bytes = self.limits.request_bytes
         self.retry_ms = milliseconds_of(self.options.retry)
         self.observer = both(self.options.trace, self.options.observer)
         self.modern_versions = of_era(self.versions, Era.MODERN)

@@ -62,16 +62,15 @@ def message_token(head: RequestHead) -> str | None:
     return values[0] if values and len(values) == 1 else None
 
 
-def names_session_early(head: RequestHead) -> bool:
+def names_session_early(head: RequestHead, length: int | None) -> bool:
     """Return True if the session of a request to the MCP path is checked before its body arrives.
 
     It is not checked early if the POST has a short body, or its header names a revision without
-    sessions.
+    sessions. ``length``: that of the body; None if the head does not announce it.
     """
     if head.method != b"POST":
         return True
-    lengths = head.values(b"content-length")  # its form was checked before
-    if lengths and int(lengths[0]) <= _SHORT_BODY:
+    if length is not None and length <= _SHORT_BODY:
         return False
     named = REVISIONS.get(headers.single(head.values(PROTOCOL_VERSION)) or "")
     return named is None or named.sessions

@@ -127,15 +127,26 @@ class ServerExchange:
             RemoteProtocolError: the body is larger than ``Limits.request_bytes`` (status 413).
         """
         if isinstance(part, BodyEnd):
-            self.advance(ExchangeEvent.COMPLETE)
             body, self._body = bytes(self._body), bytearray()
-            self.request_size = len(body)
-            return body
-        limit = self._core.limits.request_bytes
-        if len(self._body) + len(part.data) > limit:
-            raise message_too_large(limit)
+            return self.receive_whole_body(body)
+        self._check_size(len(self._body) + len(part.data))
         self._body += part.data
         return None
+
+    def receive_whole_body(self, body: bytes) -> bytes:
+        """Record that the request is complete, and return its body.
+
+        Raises:
+            RemoteProtocolError: the body is larger than ``Limits.request_bytes`` (status 413).
+        """
+        self._check_size(len(body))
+        self.advance(ExchangeEvent.COMPLETE)
+        self.request_size = len(body)
+        return body
+
+    def _check_size(self, size: int) -> None:
+        if size > self._core.max_request_bytes:
+            raise message_too_large(self._core.max_request_bytes)
 
     # The response
 
@@ -268,6 +279,13 @@ class ServerExchange:
             end, self._end = self._end, None
             return end
         return None
+
+    def take_response(self) -> tuple[ResponseHead, bytes] | None:
+        """Return head and body of a complete response of which nothing was pulled, or None."""
+        if self._end is not _END or self._response is None:
+            return None
+        head, self._response, self._end = self._response, None, None
+        return head, self._take_chunks() if self._chunks else b""
 
     @property
     def is_at_end(self) -> bool:

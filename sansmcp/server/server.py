@@ -37,7 +37,9 @@ from ..effects import (
     Abort,
     Authenticate,
     ExchangeEffect,
+    SendBody,
     SendEnd,
+    SendHead,
     ServerEffect,
     StoreAppend,
     StoreDrop,
@@ -46,7 +48,7 @@ from ..effects import (
 )
 from ..errors import LocalProtocolError, RemoteProtocolError, check_settings
 from ..events import ServerEvent
-from ..http import BodyData, BodyEnd, ConnectionLost, RequestHead, RequestPart
+from ..http import BodyData, BodyEnd, ConnectionLost, RequestHead, RequestPart, ResponseHead
 from ..limits import Limits
 from ..messages import Message, Params
 from ..meta_keys import PROTOCOL_VERSION
@@ -87,8 +89,8 @@ from .validation import (
     Endpoint,
     RequestContext,
     check_common,
+    check_content_length,
     check_mcp_path,
-    validate_content_length,
 )
 
 if TYPE_CHECKING:
@@ -167,6 +169,10 @@ class Server(StoreCompletions):
         )
         self._modern_http = ModernHttp(self._core, self._modern, self._keyed_calls)
         self._legacy = self._legacy_part(endpoint)
+        self._publications = (
+            self._legacy.publications if options.shared_store and self._legacy is not None else None
+        )
+        """What other instances publish, which is followed from the first request on."""
         self._authenticating: dict[ServerExchange, bytes | None] = {}
         """The requests that wait for ``authenticated()``, with the bodies that are complete."""
         self._exchange_ids: Iterator[int] = itertools.count(1)
@@ -296,7 +302,8 @@ class Server(StoreCompletions):
         """
         modern = ModernChannelHandler(self._core, self._modern, sink)
         legacy = None if self._legacy is None else self._legacy.channel_handler(sink)
-        self._follow_publications()
+        if self._publications is not None:
+            self._publications.follow()
         return Channel(self._core, sink, modern, legacy)
 
     def receive_part(self, exchange: ServerExchange, part: RequestPart, *, now: float) -> None:
@@ -327,16 +334,42 @@ class Server(StoreCompletions):
                     self._receive_head(exchange, part)
                 case BodyData() | BodyEnd():
                     body = exchange.receive_body(part)
-                    if body is not None and exchange in self._authenticating:
-                        self._authenticating[exchange] = body
-                    elif body is not None:
-                        self._dispatch_request(exchange, body)
+                    if body is not None:
+                        self._take_body(exchange, body)
                 case ConnectionLost():
                     self._lose_connection(exchange)
                 case _ as impossible:
                     assert_never(impossible)
         except RemoteProtocolError as error:
             exchange.refuse(error)
+
+    def receive_body(self, exchange: ServerExchange, body: bytes, *, now: float) -> None:
+        """Feed the whole body of a request, instead of its pieces and their end.
+
+        Args:
+            exchange: the exchange, whose RequestHead was fed.
+            body: the whole body; empty if there is none.
+            now: the current time in seconds.
+
+        Pull the effects afterwards, as after ``receive_part()``.
+        """
+        self._core.now = now
+        if exchange.state is ExchangeState.DONE:
+            return
+        if self.observer is not None:
+            if body:
+                self.observer.part_received(exchange.id, BodyData(body))
+            self.observer.part_received(exchange.id, BodyEnd())
+        try:
+            self._take_body(exchange, exchange.receive_whole_body(body))
+        except RemoteProtocolError as error:
+            exchange.refuse(error)
+
+    def _take_body(self, exchange: ServerExchange, body: bytes) -> None:
+        if exchange in self._authenticating:
+            self._authenticating[exchange] = body
+        else:
+            self._dispatch_request(exchange, body)
 
     def refuse(self, exchange: ServerExchange, error: RemoteProtocolError, *, now: float) -> None:
         """Refuse a request that the HTTP parser below found faulty.
@@ -478,6 +511,30 @@ class Server(StoreCompletions):
             self._core.timers.set(Timer.KEEP_ALIVE, exchange, deadline)
         return effect
 
+    def next_response_of(self, exchange: ServerExchange) -> tuple[ResponseHead, bytes] | None:
+        """Return a complete response in one piece, instead of its SendHead, SendBody and SendEnd.
+
+        A driver may ask for it whenever ``exchange.is_done``, before ``next_effect_of()``.
+
+        Args:
+            exchange: the exchange, from ``open_exchange()``.
+
+        Returns:
+            The head and the whole body. None if the response is not complete, or a part of it was
+            pulled: then pull ``next_effect_of()``.
+        """
+        response = exchange.take_response()
+        if response is None:
+            return None
+        if self.observer is not None:
+            head, body = response
+            self.observer.part_sent(exchange.id, SendHead(head))
+            if body:
+                self.observer.part_sent(exchange.id, SendBody(body))
+            self.observer.part_sent(exchange.id, SendEnd())
+        self._release_exchange(exchange)
+        return response
+
     def next_effect(self) -> ServerEffect | Idle:
         """Return the next effect of the server as a whole, or ``Idle.NEED_DATA`` if there is none.
 
@@ -514,12 +571,17 @@ class Server(StoreCompletions):
             perform: called with each effect, in order.
             on_event: called with each event, in order.
         """
-        while True:
-            while not isinstance(effect := self.next_effect(), Idle):
+        effects, events = self._core.effects, self._core.events
+        while effects or events:
+            while effects and not isinstance(effect := self.next_effect(), Idle):
                 perform(effect)
-            if isinstance(event := self.next_event(), Idle):
-                return
-            on_event(event)
+            if events and not isinstance(event := self.next_event(), Idle):
+                on_event(event)
+
+    @property
+    def has_pending(self) -> bool:
+        """True if an effect or event of the server can be pulled: :meth:`drive` is due."""
+        return bool(self._core.effects or self._core.events)
 
     # Time
 
@@ -720,7 +782,8 @@ class Server(StoreCompletions):
         resource = self._core.options.protected_resource
         if not exchange.has_checked_head and self._is_for_all(exchange, head):
             return
-        self._follow_publications()
+        if self._publications is not None:
+            self._publications.follow()
         if not self.authentication:
             self._check_head(exchange, head)
             return
@@ -746,32 +809,24 @@ class Server(StoreCompletions):
             return True
         return False
 
-    def _follow_publications(self) -> None:
-        """Receive what other instances publish, from the first request on."""
-        if self._core.options.shared_store and self._legacy is not None:
-            self._legacy.publications.follow()
-
     def _check_head(self, exchange: ServerExchange, head: RequestHead) -> None:
-        context = RequestContext(self._endpoint, head)
-        if exchange.has_checked_head:
-            validate_content_length(context)
-        elif is_http_sse(self._endpoint, head):
-            check_common(context)
+        if not exchange.has_checked_head and is_http_sse(self._endpoint, head):
+            check_common(RequestContext(self._endpoint, head))
             assert self._legacy is not None, "HTTP+SSE is served with handshake revisions only"
             self._legacy.http_sse.check_head(head)
             return
-        else:
-            check_mcp_path(context)
+        if not exchange.has_checked_head:
+            check_mcp_path(RequestContext(self._endpoint, head))
             exchange.has_checked_head = True
-        if self._legacy is not None and names_session_early(head):
+        length = check_content_length(head, self._core.max_request_bytes)
+        if self._legacy is not None and names_session_early(head, length):
             self._legacy.streamable_http.check_head(exchange, head)
 
     def _check_common(self, exchange: ServerExchange, head: RequestHead) -> None:
-        context = RequestContext(self._endpoint, head)
         if exchange.has_checked_head:
-            validate_content_length(context)
+            check_content_length(head, self._core.max_request_bytes)
         else:
-            check_common(context)
+            check_common(RequestContext(self._endpoint, head))
 
     def _dispatch_request(self, exchange: ServerExchange, body: bytes) -> None:
         """Pass a complete request to its era. Raises RemoteProtocolError for a refusal."""

@@ -96,10 +96,20 @@ def validate_host_and_origin(context: RequestContext) -> None:
 
 def validate_content_length(context: RequestContext) -> None:
     """Refuse a body whose announced length is over the limit, before any of it is read."""
-    length = (context.head.values(b"content-length") or (b"0",))[0]
-    limit = context.endpoint.limits.request_bytes
-    if not length.isdigit() or len(length) > 18 or int(length) > limit:
+    check_content_length(context.head, context.endpoint.limits.request_bytes)
+
+
+def check_content_length(head: RequestHead, limit: int) -> int | None:
+    """Return the announced length of a body; None if none is announced.
+
+    Raises RemoteProtocolError if it is over the limit.
+    """
+    lengths = head.values(b"content-length")
+    if not lengths:
+        return None
+    if not lengths[0].isdigit() or len(lengths[0]) > 18 or int(lengths[0]) > limit:
         raise message_too_large(limit)
+    return int(lengths[0])
 
 
 def validate_http_method(context: RequestContext) -> None:

@@ -359,6 +359,9 @@ def test_a_machine_that_raises_is_driven_on(
     monkeypatch.setattr(harness.server, "drive", failing)
     assert harness.post(request(1), session).json["result"] == {"at": "once"}
     monkeypatch.setattr(harness.server, "drive", breaking(1000))
+    harness.server.refuse(
+        harness.server.open_exchange(), RemoteProtocolError("no", reason="no"), now=0.0
+    )  # which is an event to pull
     harness.host.run_pending()
     assert len(harness.host.bugs) == 103
 
