@@ -63,7 +63,7 @@ _MAX_MOVES = 4
 _MAX_COPIES = 8
 """How often a call is sent again because the server says that it has never arrived."""
 
-_BUSY = "busy"
+BUSY = "busy"
 """The reason of a response, not of a refusal: the application had no room for the call."""
 
 
@@ -106,6 +106,10 @@ class Next(enum.Enum):
 
     CALL = enum.auto()
     """The call, as a new request with a new key."""
+    AGAIN = enum.auto()
+    """The call, of which the server has run nothing, with the same id and key: a proxy may hold a
+    copy of the request that was refused, and deliver it late.
+    """
     REST = enum.auto()
     """The request for its rest."""
     COPY = enum.auto()
@@ -135,10 +139,15 @@ class CallKey:
     """The procedure after a cut; None before the first."""
     now: float = attrs.field(default=0.0, init=False)
 
+    @property
+    def is_first(self) -> bool:
+        """True if the server has run nothing of the call, as far as is known."""
+        return self.next in (Next.CALL, Next.AGAIN)
+
     def answer_in(self, refusal: Refusal) -> Answer | None:
         """Return what a refusal means for the key; None if it ends the call, or is no answer."""
         error, is_asking = refusal.error, self.next is Next.REST
-        is_again = self.next is not Next.CALL
+        is_again = not self.is_first
         if error is None or error.id != self.id:
             # Not of the server, but of a proxy that has lost it; some of them say 200. Or the
             # connection broke within a refusal about the key.
@@ -155,7 +164,7 @@ class CallKey:
             return Unknown(place, data.get(NEVER_ARRIVED) is True)
         if is_asking and error.code == METHOD_NOT_FOUND and refusal.status == 404:
             return Unknown(None, never_arrived=False)
-        if is_again and refusal.is_retryable and refusal.reason != _BUSY:
+        if is_again and refusal.is_retryable and refusal.reason != BUSY:
             return Cut(refusal.message, refusal.retry_after)
         return None
 

@@ -1150,12 +1150,11 @@ class Client:
             request.cache_generation = self._cache.generation
         if request.id is not None:
             self._requests.by_id.pop(request.id, None)
-        key = request.key
-        if key is not None and key.next is not Next.CALL:
+        key, has_keys = request.key, self._keys.place is not None and not self._opening.is_shared
+        if has_keys and key is not None and key.next is not Next.CALL:
             request.id = key.id
         else:
-            request.id = self._requests.new_id()
-            has_keys = self._keys.place is not None and not self._opening.is_shared
+            request.id, request.key = self._requests.new_id(), None
             if has_keys and request.can_have_key:
                 request.key = self._keys.new(request.id, key)
         self._requests.by_id[request.id] = request
@@ -1304,7 +1303,7 @@ class Client:
 
         What waits can also be a request for the rest of a call that was sent.
         """
-        is_first = request.key is None or request.key.next is Next.CALL
+        is_first = request.key is None or request.key.is_first
         return is_first and self._http.holds_message(request.exchange)
 
     def _response_unreadable(self, request: PendingRequest, error: RemoteProtocolError) -> None:

@@ -66,7 +66,7 @@ class MessageEncoder:
     def request_headers(self, request: PendingRequest) -> Headers:
         """Return the headers that what :meth:`request` has encoded needs."""
         method, params = request.method, request.sent_params
-        if request.key is None or request.key.next is Next.CALL:
+        if request.key is None or request.key.is_first:
             return self._headers_for(method, params)
         if request.key.next is Next.REST:
             method, params = EXTENSION, _NO_META

@@ -37,7 +37,7 @@ from ..errors import (
 )
 from ..http import Unsent
 from ..messages import ErrorResponse, Params, Response
-from .call_keys import Answer, CallKeys, Cut, Next, Unknown
+from .call_keys import BUSY, Answer, CallKeys, Cut, Next, Unknown
 from .http_heads import HttpRequest, Refusal
 from .message_encoder import MessageEncoder
 from .options import ClientOptions
@@ -105,9 +105,7 @@ class Procedures:
             match answer:
                 case Response(result=result):
                     self._responded()
-                    if call.key is not None:
-                        self._keys.arrived(call.key)
-                        call.key = None
+                    self._key_arrived(call)
                     match call.outcome_of(result, self._encoder.agreed, self._options):
                         case Finished(result=result):
                             return result
@@ -173,9 +171,7 @@ class Procedures:
     ) -> Steps[CallError | None]:
         """Remove the reason for an error response, if that can be done and was not tried yet."""
         self._responded()
-        if call.key is not None:
-            self._keys.arrived(call.key)
-            call.key = None
+        self._key_arrived(call)
         is_mismatch = error.code == HEADER_MISMATCH and self._encoder.mirroring is not None
         tried = call.attempts.tried
         if is_mismatch and call.method == "tools/call" and NeedsTools not in tried:
@@ -200,12 +196,14 @@ class Procedures:
             return (yield from self._reclaim(call, about_key))
         is_first = _is_first(refusal.request)
         if call.attempts.refused(refusal, idempotent=call.idempotent) and is_first:
+            if refusal.reason == BUSY:
+                self._key_arrived(call)
             retry = self._next_attempt(call, refusal.message, refusal.retry_after)
             if retry is not None:
                 yield retry
                 return None
         if refusal.ends_session:
-            was_not_run = is_first and (call.key is None or call.key.next is Next.CALL)
+            was_not_run = is_first and (call.key is None or call.key.is_first)
             yield SessionOver(refusal, call.number if was_not_run else None)
             return None
         error = refusal.error
@@ -217,7 +215,7 @@ class Procedures:
 
     def _lost(self, call: PendingRequest, lost: Lost) -> Steps[CallError | None]:
         key, unsent = call.key, lost.unsent
-        if unsent is not None and (key is None or key.next is Next.CALL):
+        if unsent is not None and (key is None or key.is_first):
             if not call.attempts.is_final(unsent, self.now):
                 retry = self._next_attempt(call, lost.reason)
                 if retry is not None:
@@ -246,12 +244,18 @@ class Procedures:
             call.attempts.takes_keys = False
         return None
 
+    def _key_arrived(self, call: PendingRequest) -> None:
+        """Record that the response to a call with a key has arrived, and forget the key."""
+        if call.key is not None:
+            self._keys.arrived(call.key)
+            call.key = None
+
     # Decisions
 
     def _is_stranded(self, call: PendingRequest) -> bool:
         """Return True if a server without keys has taken the place of that which ran a call."""
         key = call.key
-        return key is not None and key.next is not Next.CALL and self._keys.place is None
+        return key is not None and not key.is_first and self._keys.place is None
 
     def _is_about_version(self, call: PendingRequest, error: ErrorResponse) -> bool:
         """Return True if the version was refused, for the first time for a call."""
@@ -294,7 +298,9 @@ class Procedures:
         delay = policy.delay(attempt, wait, self._jitter())
         if self.now + delay >= call.timeouts.deadline:
             return None
-        call.attempts.refusals, call.key = attempt, None
+        call.attempts.refusals = attempt
+        if call.key is not None:
+            call.key.next = Next.AGAIN
         return Retry(delay, attempt, reason)
 
     # What a call needs beside its own request

@@ -158,6 +158,17 @@ def test_what_has_never_arrived_is_sent_again(harness: Keyed) -> None:
     assert harness.take_events()[-1] == CallCompleted(handle, {"sum": 3})
 
 
+def test_a_refused_call_keeps_its_key_so_that_a_late_copy_is_recognised(harness: Keyed) -> None:
+    """A proxy may hold a copy of the request."""
+    handle, call = harness.call(params={"name": "add"})
+    error = {"code": -32603, "message": "no", "data": {"reason": "store_failed"}}
+    call.answer({"jsonrpc": "2.0", "error": error}, 503)
+    again = harness.repeated()
+    assert again.json == call.json
+    again.result({"sum": 3})
+    assert harness.take_events()[-1] == CallCompleted(handle, {"sum": 3})
+
+
 def test_what_the_server_no_longer_has_is_unknown(harness: Keyed) -> None:
     handle, call = harness.call(params={"name": "add"})
     call.cut()

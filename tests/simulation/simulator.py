@@ -433,7 +433,7 @@ class World:
         self.features = kinds.features_of(self.kind, self.features, fates)
         self.has_keys = self.kind == "keyed calls"
         """Whether calls have keys, by which they survive cuts."""
-        for name in ("bad gateway", "doubled posts") if self.has_keys else ():
+        for name in ("bad gateway", "doubled posts", "rate limit") if self.has_keys else ():
             if fates.strikes(f"keyed calls with {name}", 0.3):
                 self.features.add(name)
         if "tasks" in self.features:

@@ -15,6 +15,7 @@ from sansmcp import (
     Disconnected,
     RequestCancelled,
 )
+from sansmcp.client.http_heads import NOT_RUN
 from sansmcp.errors import JsonRpcError
 from sansmcp.events import CallCompleted, CallFailed, ProgressReceived, Reconnecting
 from sansmcp.http import BodyEnd, ResponseHead, Unsent
@@ -373,8 +374,101 @@ def test_a_server_that_was_busy_has_not_run_it(harness: KeyedHarness) -> None:
     again = harness.repeated()
     assert again.json["method"] == "tools/call"
     assert key_of(again) != key_of(call)
+    assert key_of(again) == f"{FIRST}.{secret(2)},{secret(1)}"
     again.result()
     assert ends(harness) == [CallCompleted(handle, {})]
+
+
+# Refusals of a call of which the server has run nothing: a proxy may hold a copy of the request
+
+
+def refuse_at_first(call: Asked, how: str) -> Asked:
+    """Refuse a call; returns the next request, which the client makes after a delay."""
+    match how:
+        case "unsent":
+            call.feed(ConnectionLost("refused", Unsent.UNREACHABLE))
+        case "429":
+            call.refuse(429)
+        case "rate_limited":
+            call.answer(failed(call.id, -32600, "no", {"reason": how}), 429)
+        case reason:
+            call.answer(failed(call.id, -32603, "no", {"reason": reason}), 503)
+    harness = call.harness
+    assert isinstance(harness, KeyedHarness)
+    return harness.repeated()
+
+
+REFUSALS = ("unsent", "429", "rate_limited", *sorted(NOT_RUN - {"busy"}))
+
+
+@pytest.mark.parametrize("how", REFUSALS)
+def test_a_refused_call_keeps_its_key_so_that_a_late_copy_is_recognised(
+    harness: KeyedHarness, how: str
+) -> None:
+    handle, call = harness.call(params={"name": "add"})
+    for _ in range(2):
+        refused, call = call, refuse_at_first(call, how)
+        assert call.effect.body == refused.effect.body
+        assert call.effect.head.headers == refused.effect.head.headers
+    call.cut()
+    rest = harness.repeated()
+    check_rest(rest, call)
+    rest.result()
+    assert ends(harness) == [CallCompleted(handle, {})]
+
+
+def test_the_busy_application_has_answered_so_the_next_call_has_another_key(
+    harness: KeyedHarness,
+) -> None:
+    """The server keeps the answer, and a late copy gets it."""
+    handle, call = harness.call(params={"name": "add"})
+    again = refuse_at_first(call, "busy")
+    assert again.json["method"] == "tools/call"
+    assert again.id != call.id
+    assert key_of(again) == f"{FIRST}.{secret(2)},{secret(1)}"
+    again.result()
+    assert ends(harness) == [CallCompleted(handle, {})]
+
+
+def test_a_refused_call_is_for_another_process_if_that_says_so(harness: KeyedHarness) -> None:
+    """The one that has refused it has forgotten keys since, or was started again."""
+    handle, call = harness.call(params={"name": "add"})
+    refuse(refuse_at_first(call, "shutting_down"), "other_place", "second-process.0")
+    again = harness.take()
+    assert again.id != call.id
+    assert key_of(again) == f"second-process.0.{secret(2)}"
+    again.result()
+    assert ends(harness) == [CallCompleted(handle, {})]
+
+
+@pytest.mark.both_eras
+@pytest.mark.parametrize("has_keys", [False, True])
+def test_a_refused_call_whose_server_was_replaced_meanwhile(has_keys: bool) -> None:
+    """By one that has no keys, or only knows the handshake revisions."""
+    harness = KeyedHarness(versions=("2025-11-25", MODERN)).connect()
+    handle, call = harness.call()
+    call.answer(failed(call.id, -32603, "no", {"reason": "shutting_down"}), 503)
+    other, second = harness.call()
+    second.answer(refused_version(second.id, MODERN if has_keys else "2025-11-25"), 400)
+    asked = harness.take()
+    if has_keys:
+        declared = {"tools": {}, "extensions": {EXTENSION: declaration(FIRST)}}
+        asked.answer(discovered(asked.id, capabilities=declared))
+    else:
+        asked.answer(failed(asked.id, -32601, "no such method"), 404)
+        asked = harness.take()
+        asked.answer(initialized(asked.id), mcp_session_id="a-session")
+        harness.take().accept()
+    calls = [each for each in harness.requests if each.effect.body]
+    assert [each.json["method"] for each in calls] == ["tools/call", "tools/call"]
+    again = calls[0]
+    key = again.json["params"].get("_meta", {}).get(EXTENSION)
+    assert (key == key_of(call), key is None) == (has_keys, not has_keys)
+    assert (again.id == call.id) is has_keys
+    for each in calls:
+        each.result()
+    assert {each.call for each in ends(harness)} == {handle, other}
+    assert all(isinstance(each, CallCompleted) for each in ends(harness))
 
 
 def test_each_round_has_a_key_of_its_own(harness: KeyedHarness) -> None:

@@ -7,7 +7,16 @@ from typing import Any
 
 import pytest
 
-from sansmcp import App, BodyData, BodyEnd, ConnectionLost, Limits, RequestHead, ServerCall
+from sansmcp import (
+    App,
+    BodyData,
+    BodyEnd,
+    ConnectionLost,
+    Limits,
+    RateLimit,
+    RequestHead,
+    ServerCall,
+)
 from sansmcp.events import CallCancelled, CallReceived
 from sansmcp.reclaim import CANCEL, EXTENSION
 from sansmcp.trace import Tracer
@@ -394,6 +403,19 @@ def test_a_call_that_was_refused_has_no_key(harness: ModernServerHarness) -> Non
     assert harness.ask(bad).status == 400
     assert harness.ask(rest(place=place)).error["data"]["neverArrived"] is True
     begin(harness, place=place)
+
+
+def test_a_late_copy_of_a_call_that_was_refused_at_first_runs_nothing() -> None:
+    """The client sends it again with the same key, whatever it was refused for."""
+    harness = ModernServerHarness(rate_limit=RateLimit(1 / 20, burst=1))
+    harness.ask(modern("d", "server/discover"))
+    assert harness.ask(keyed()).status == 429
+    harness.wait(20)
+    talk, call = begin(harness)
+    harness.run_action(call.respond, {"content": []})
+    harness.wait(20)
+    assert harness.ask(keyed()).json == talk.json
+    assert started(harness) == 0
 
 
 # Processes
