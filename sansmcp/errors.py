@@ -454,8 +454,8 @@ class AuthorizationFailed(CallError):
 
     Attributes:
         reason: a short stable word that programs can match, e.g. ``"access_denied"``.
-        url: the URL of the request of the flow that failed; empty if none did. The text of the
-            exception shows it without its query.
+        url: the URL of the request of the flow that failed, or of the MCP server if the token lacks
+            scopes; empty if there is none. The text of the exception shows it without its query.
         scopes: the scopes to request, if the token lacks some; else empty.
     """
 

@@ -83,7 +83,7 @@ def advice(error: Exception) -> tuple[str, ...]:
 def login_command(url: str, scopes: tuple[str, ...]) -> str:
     """Return the command that logs in to a server for some scopes."""
     options = [f"--scope {shlex.quote(scope)}" for scope in scopes[:_MAX_SCOPES]]
-    shown = "URL" if "?" in url else url  # a query may contain credentials
+    shown = "URL" if "?" in url else shlex.quote(url)  # a query may contain credentials
     return " ".join(["sansmcp login", *options, shown])
 
 

@@ -16,7 +16,7 @@ from ..codecs import json
 from ..errors import LocalProtocolError
 from ..types import redact
 from .http import AuthRequest, AuthResponse, string_in, strings_in
-from .urls import is_loopback
+from .urls import MAX_CHARS, is_loopback
 
 AUTH_METHODS = ("private_key_jwt", "client_secret_basic", "client_secret_post", "none")
 """The ways in which a client can authenticate at the token endpoint, the best first."""
@@ -180,6 +180,9 @@ def read_registration(
     client_id = string_in(document, "client_id")
     if client_id is None:
         raise response.failed("registered a client without a client_id", "invalid_registration")
+    if len(client_id) > MAX_CHARS:
+        what = f"registered a client whose client_id has {len(client_id)} characters"
+        raise response.failed(what, "invalid_registration")
     return OAuthClient(
         issuer=issuer,
         client_id=client_id,

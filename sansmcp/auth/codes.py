@@ -21,7 +21,7 @@ from ..errors import AuthorizationFailed
 from ..scopes import OFFLINE_ACCESS, parse_scope
 from ..types import hide_secrets, redact
 from .clients import OAuthClient
-from .http import cut
+from .http import cut, shown_url
 from .metadata import AuthorizationServer
 from .urls import is_safe
 
@@ -96,7 +96,7 @@ def authorization_request(
     url = endpoint + separator + urlencode({**extra, **parameters})
     if not is_safe(url):
         raise AuthorizationFailed(
-            f"Authorization failed: the authorization URL is not https: {hide_secrets(endpoint)!r}",
+            f"Authorization failed: the authorization URL is not https: {shown_url(endpoint)!r}",
             reason="unsafe_url",
             url=endpoint,
         )
@@ -141,12 +141,13 @@ def code_in(pending: PendingCode, redirect: str) -> str | None:
     issuer = given.get("iss")
     if issuer is None and pending.sends_issuer:
         raise _failed(
-            f"the redirect names no issuer (iss), although {pending.issuer} announces it",
+            f"the redirect names no issuer (iss), although {cut(pending.issuer)} announces it",
             "issuer_missing",
         )
     if issuer is not None and issuer != pending.issuer:
         # What the redirect says of an error may come from an attacker, so it is not shown.
-        text = f"the redirect is from the issuer {cut(issuer)!r}, and not from {pending.issuer!r}"
+        names = f"{cut(issuer)!r}, and not from {cut(pending.issuer)!r}"
+        text = f"the redirect is from the issuer {names}"
         raise _failed(text, "issuer_mismatch")
     if given.get("error"):
         said = [given["error"], given.get("error_description", "")]

@@ -41,7 +41,7 @@ from ..errors import AuthorizationFailed
 from ..events import AuthorizationNeeded
 from ..http import ResponseHead, ResponsePart
 from ..states import AUTHORIZATION, AuthorizationEvent, AuthorizationState, advance
-from ..types import assert_never, hide_secrets
+from ..types import assert_never
 from .challenges import Challenge, find_challenge
 from .clients import (
     AUTH_METHODS,
@@ -51,7 +51,15 @@ from .clients import (
     registration_request,
 )
 from .codes import RANDOM_BYTES, PendingCode, authorization_request, code_in, random_text
-from .http import REQUEST_TIMEOUT, AuthRequest, AuthResponse, ResponseCollector, cut, nonce_in
+from .http import (
+    REQUEST_TIMEOUT,
+    AuthRequest,
+    AuthResponse,
+    ResponseCollector,
+    cut,
+    nonce_in,
+    shown_url,
+)
 from .metadata import (
     AuthorizationServer,
     ProtectedResource,
@@ -96,6 +104,9 @@ _MAX_SENDS = 3
 
 _MAX_STEP_UPS = 2
 """Further authorizations for one operation because its token lacked scopes."""
+
+_MAX_SCOPE_CHARS = 16 * 1024
+"""The characters of the scopes that are requested. Each step-up can add some, for ever."""
 
 _MAX_OPERATIONS = 1000
 """The operations whose step-ups are counted; beyond that the oldest is forgotten."""
@@ -453,12 +464,14 @@ class Flow:
         requested = () if self.tokens is None else self.tokens.requested
         wanted = union(requested, challenge.scopes)
         if self.tokens is not None and set(challenge.scopes) <= set(requested):
-            had, needed = (" ".join(scopes) or "none" for scopes in (requested, challenge.scopes))
+            had, needed = (
+                cut(" ".join(scopes)) or "none" for scopes in (requested, challenge.scopes)
+            )
             text = (
                 f"The server requires the scopes {needed!r}, and refuses a token for which {had!r} "
                 "were requested"
             )
-            return AuthorizationFailed(text, reason="insufficient_scope", url=url, scopes=wanted)
+            return self._lacking(text, wanted)
         count = self._step_ups.pop(attempt.operation, 0) + 1
         self._step_ups[attempt.operation] = count
         if len(self._step_ups) > _MAX_OPERATIONS:
@@ -466,7 +479,17 @@ class Flow:
         if count <= _MAX_STEP_UPS:
             return None
         text = f"The server required further scopes for {attempt.operation} {count} times"
-        return AuthorizationFailed(text, reason="insufficient_scope", url=url, scopes=wanted)
+        return self._lacking(text, wanted)
+
+    def _lacking(self, text: str, wanted: tuple[str, ...]) -> AuthorizationFailed:
+        """Return the error for a token that lacks scopes: people log in for them at the server.
+
+        With HTTP+SSE the server chooses where requests are sent, which is no place for a login.
+        """
+        scopes = wanted if _chars(wanted) <= _MAX_SCOPE_CHARS else ()
+        return AuthorizationFailed(
+            text, reason="insufficient_scope", url=self.endpoint, scopes=scopes
+        )
 
     # Running a flow
 
@@ -641,6 +664,12 @@ class Flow:
         chosen = choose_scopes(
             self._options.scopes, self._requested, challenge.scopes, resource.scopes
         )
+        if _chars(chosen) > _MAX_SCOPE_CHARS:
+            text = (
+                f"The server requires {len(chosen)} scopes of {_chars(chosen)} characters, and at "
+                f"most {_MAX_SCOPE_CHARS} are requested"
+            )
+            raise AuthorizationFailed(text, reason="too_many_scopes", url=self.endpoint)
         match self._options.grant:
             case None:
                 yield from self._log_in(resource, server, chosen)
@@ -662,8 +691,9 @@ class Flow:
     def _fetch(self, request: AuthRequest, *, is_trusted: bool = False) -> _Steps[AuthResponse]:
         """Make an HTTP request; ``is_trusted``: the application has given its URL."""
         host = host_of(request.url)
-        nearest = AddressClass.LOOPBACK if is_trusted else self._nearest
-        policy = AddressPolicy(nearest, self._options.allowed_hosts)
+        policy = self._policy
+        if is_trusted:
+            policy = attrs.evolve(policy, nearest=AddressClass.LOOPBACK)
         if not policy.allows_literal(host):
             text = f"{host} is in a more private network than the MCP server (allowed_hosts)"
             response = AuthResponse(request, 0)
@@ -762,7 +792,7 @@ class Flow:
             if found is not None:
                 return found
             tried.append(response)
-        raise _no_metadata(f"the authorization server {issuer}", tried)
+        raise _no_metadata(f"the authorization server {cut(issuer)}", tried)
 
     def _find_old_server(self) -> _Steps[AuthorizationServer]:
         """Find the authorization server of a server of 2025-03-26: it has the same origin.
@@ -816,9 +846,10 @@ class Flow:
         if options.client is not None:
             if self._bound_issuer is None and not server.names_own_login:
                 raise AuthorizationFailed(
-                    f"Authorization failed: {server.issuer} has people log in at another host, "
-                    f"{host_of(server.authorization_endpoint or '')}, which may know this client "
-                    f"and not belong to it; if it does, set issuer={server.issuer!r} of the client",
+                    f"Authorization failed: {cut(server.issuer)} has people log in at another "
+                    f"host, {cut(host_of(server.authorization_endpoint or ''))}, which may know "
+                    "this client and not belong to it; if it does, set "
+                    f"issuer={cut(server.issuer)!r} of the client",
                     reason="no_issuer",
                 )
             return self._given(server)
@@ -832,7 +863,7 @@ class Flow:
             return stored
         if server.registration_endpoint is None:
             raise AuthorizationFailed(
-                f"Authorization failed: the authorization server {server.issuer} registers no "
+                f"Authorization failed: the authorization server {cut(server.issuer)} registers no "
                 "clients; set client, or client_metadata_url if it supports that",
                 reason="no_client",
             )
@@ -892,6 +923,7 @@ class Flow:
                 scopes = self._without_own_scopes(needed)
                 continue
             self._method_for(client, server)  # what cannot work is said before a person logs in
+            self._check_login(server)
             pending = authorization_request(
                 server,
                 client,
@@ -930,6 +962,26 @@ class Flow:
                 self._advance(AuthorizationEvent.REFUSED)
             else:
                 return
+
+    def _check_login(self, server: AuthorizationServer) -> None:
+        """Raise if people would open an address that the flow itself may not use.
+
+        A server could have a browser in a private network visit the services of that network.
+        """
+        url = server.authorization_endpoint or ""
+        host = host_of(url)
+        address = "127.0.0.1" if is_loopback(url) else literal_address(host)
+        if address is not None and not self._policy.allows(host, address):
+            text = (
+                f"Authorization failed: {cut(server.issuer)} has people log in at {host}, which is "
+                "in a more private network than the MCP server (allowed_hosts)"
+            )
+            raise AuthorizationFailed(text, reason="private_address", url=url)
+
+    @property
+    def _policy(self) -> AddressPolicy:
+        """The addresses that the MCP server may name."""
+        return AddressPolicy(self._nearest, self._options.allowed_hosts)
 
     def _without_own_scopes(self, needed: tuple[str, ...]) -> tuple[str, ...]:
         """Return the scopes without ``offline_access``, which was the idea of this client alone."""
@@ -1032,9 +1084,9 @@ class Flow:
         method = client.method_for(server.auth_methods)
         if method is None:
             raise AuthorizationFailed(
-                f"Authorization failed: the client {client.client_id!r} cannot authenticate at "
-                f"{server.issuer}, which supports {', '.join(server.auth_methods)}; sansmcp "
-                f"supports {', '.join(AUTH_METHODS)}",
+                f"Authorization failed: the client {cut(client.client_id)!r} cannot authenticate "
+                f"at {cut(server.issuer)}, which supports {cut(', '.join(server.auth_methods))}; "
+                f"sansmcp supports {', '.join(AUTH_METHODS)}",
                 reason="no_auth_method",
             )
         return method
@@ -1247,8 +1299,8 @@ class Flow:
         if tokens is not None and failure is not None:
             kind = "access token" if tokens.refresh_token is None else "refresh token"
             raise AuthorizationFailed(
-                f"The tokens were deleted here. {tokens.issuer} has not revoked the {kind}, and "
-                f"may accept it until it expires: {failure}",
+                f"The tokens were deleted here. {cut(tokens.issuer)} has not revoked the {kind}, "
+                f"and may accept it until it expires: {failure}",
                 reason="not_revoked",
                 url=failure.url,
             ) from failure
@@ -1298,7 +1350,7 @@ class Flow:
         if DPOP_ALGORITHM not in server.dpop_algorithms:
             raise AuthorizationFailed(
                 f"Authorization failed: DPoP is required, and the authorization server "
-                f"{server.issuer} does not support it with {DPOP_ALGORITHM}",
+                f"{cut(server.issuer)} does not support it with {DPOP_ALGORITHM}",
                 reason="dpop_unsupported",
             )
         tokens = self.tokens
@@ -1351,6 +1403,11 @@ class Flow:
                 del self._nonces[next(iter(self._nonces))]
 
 
+def _chars(scopes: tuple[str, ...]) -> int:
+    """Return the characters of scopes as a ``scope`` parameter has them."""
+    return len(" ".join(scopes))
+
+
 def _is_issued_for(resource: ProtectedResource, tokens: Tokens) -> bool:
     """Return whether the server still names the issuer of the tokens, or still names none."""
     return resource.resource is None or any(
@@ -1361,7 +1418,7 @@ def _is_issued_for(resource: ProtectedResource, tokens: Tokens) -> bool:
 def _no_metadata(
     who: str, tried: list[AuthResponse], more: str = "", *, reason: str = "no_metadata"
 ) -> AuthorizationFailed:
-    places = ", ".join(f"{hide_secrets(each.request.url)} (HTTP {each.status})" for each in tried)
+    places = ", ".join(f"{shown_url(each.request.url)} (HTTP {each.status})" for each in tried)
     text = f"Authorization failed: {who} has no metadata at {places}{more}"
     return AuthorizationFailed(text, reason=reason, url=tried[-1].request.url)
 

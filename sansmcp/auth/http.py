@@ -90,7 +90,7 @@ class AuthResponse:
     def failed(self, what: str, reason: str) -> AuthorizationFailed:
         """Return the exception for this response; ``what`` is wrong with it."""
         request = self.request
-        text = f"Authorization failed at {request.step}: {hide_secrets(request.url)} {what}"
+        text = f"Authorization failed at {request.step}: {shown_url(request.url)} {what}"
         return AuthorizationFailed(text, reason=reason, url=request.url)
 
     def refused(self) -> AuthorizationFailed:
@@ -99,7 +99,7 @@ class AuthResponse:
         said = [string_in(document, name) for name in ("error", "error_description")]
         text = ": ".join(self.shown(each) for each in said if each)
         what = f"was answered with HTTP {self.status}" + (f": {text}" if text else "")
-        return self.failed(what, self._without_secrets(self.error)[:_MAX_TEXT] or "refused")
+        return self.failed(what, self.shown(self.error) or "refused")
 
     def shown(self, text: str) -> str:
         """Return text of the response as an error shows it: see :func:`cut`, without secrets."""
@@ -168,6 +168,11 @@ def strings_in(document: dict[str, Any], name: str) -> tuple[str, ...] | None:
     if not json.is_array(value) or not all(isinstance(each, str) for each in value):
         return None
     return tuple(value)
+
+
+def shown_url(url: str) -> str:
+    """Return a URL of a peer as an error shows it: see :func:`cut`, without secrets."""
+    return cut(hide_secrets(url))
 
 
 def cut(text: str) -> str:

@@ -19,7 +19,7 @@ import attrs
 from ..codecs.headers import Headers
 from .http import AuthRequest, AuthResponse, cut, string_in, strings_in
 from .scopes import union
-from .urls import covers, default_server_urls, is_safe, origin_of
+from .urls import MAX_CHARS, covers, default_server_urls, is_usable, origin_of
 
 _MAX_SERVERS = 20
 """The entries of ``authorization_servers`` that are read."""
@@ -76,7 +76,7 @@ def read_resource(response: AuthResponse, endpoint: str) -> ProtectedResource | 
     if found is None:
         return None
     document, resource = found
-    if not covers(resource, endpoint):
+    if len(resource) > MAX_CHARS or not covers(resource, endpoint):
         what = f"is about {cut(resource)!r}, and not about this server"
         raise response.failed(what, "resource_mismatch")
     servers = strings_in(document, "authorization_servers") or ()
@@ -237,15 +237,15 @@ def _check_code_support(
 def _endpoint(response: AuthResponse, document: dict[str, Any], name: str) -> str | None:
     """Return the URL of an endpoint; its origin may be another than the issuer's."""
     url = string_in(document, name)
-    if url is not None and not is_safe(url):
-        what = f"has a {name} that is not https: {cut(url)!r}"
+    if url is not None and not is_usable(url):
+        what = f"has a {name} that is not https, or too long: {cut(url)!r}"
         raise response.failed(what, "unsafe_url")
     return url
 
 
 def is_issuer(issuer: str) -> bool:
     """Return whether a string can be an issuer."""
-    return is_safe(issuer) and not urlsplit(issuer).query
+    return is_usable(issuer) and not urlsplit(issuer).query
 
 
 def is_same_issuer(named: str, issuer: str) -> bool:

@@ -17,6 +17,9 @@ _OPENID = "/.well-known/openid-configuration"
 _PORTS = {"http": 80, "https": 443}
 _LOOPBACK_NAMES = ("localhost", "::1")
 
+MAX_CHARS = 4096
+"""The characters of a URL, or of the id of a client, that a peer may name."""
+
 
 def resource_metadata_urls(endpoint: str, challenged: str | None) -> tuple[str, ...]:
     """Return the URLs of the protected resource metadata, in the order in which to try them.
@@ -31,7 +34,7 @@ def resource_metadata_urls(endpoint: str, challenged: str | None) -> tuple[str, 
     query = f"?{parts.query}" if parts.query else ""
     origin = f"{parts.scheme}://{parts.netloc}"
     urls = [f"{origin}{_RESOURCE}{path}{query}", f"{origin}{_RESOURCE}"]
-    if challenged is not None and is_safe(challenged):
+    if challenged is not None and is_usable(challenged):
         urls.insert(0, challenged)
     return tuple(dict.fromkeys(urls))
 
@@ -65,6 +68,11 @@ def is_safe(url: str) -> bool:
     if parts is None or "@" in parts.netloc or "#" in url:
         return False
     return parts.scheme == "https" or (parts.scheme == "http" and _is_loopback(parts))
+
+
+def is_usable(url: str) -> bool:
+    """Return whether a URL that a peer names is safe, and not too long."""
+    return len(url) <= MAX_CHARS and is_safe(url)
 
 
 def is_loopback(url: str) -> bool:

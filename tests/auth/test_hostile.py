@@ -10,11 +10,12 @@ import pytest
 
 from sansmcp.addresses import AddressClass
 from sansmcp.auth.clients import OAuthClient
-from sansmcp.auth.flow import Attempt, GiveUp, SendAgain
+from sansmcp.auth.flow import Attempt, Failed, GiveUp, SendAgain
 from sansmcp.auth.options import Authorization, ClientCredentials
 from sansmcp.errors import AuthorizationFailed
 from sansmcp.http import BodyData, ResponseHead
 from sansmcp.states import AuthorizationState
+from sansmcp.types import escape_controls
 
 from .bench import ASM, PRM, PUBLIC, RESOURCE, SERVER, Answer, Asked, Bench, World
 
@@ -483,3 +484,134 @@ def test_a_private_name_that_leads_elsewhere_gets_the_token_once(peer: str) -> N
     assert not bench.flow.is_busy
     bench.refused(peer=PRIVATE)
     assert bench.header == "Bearer token-2"
+
+
+TEXTS = {
+    "word": "A" * 30_000,
+    "control": "\x1b]0;evil\x07\u202e",
+    "url": "https://as/" + "a" * 30_000,
+    "parts": "https://as/" + "abc/" * 8000,
+    "host": "https://" + "a." * 12_000 + "x/",
+    "scopes": " ".join(f"s{number}" for number in range(4000)),
+}
+"""What a server may put into any member of any document."""
+REGISTRATION = {"client_id": "c", "client_secret": "s"}
+TOKEN = {"access_token": "t", "token_type": "Bearer"}
+
+
+def said_by(world: World, challenge: str = "Bearer", status: int = 401) -> list[str]:
+    """What a person or a log is shown of a flow, and what programs compare."""
+    bench = Bench(world).start()
+    bench.refused(status, challenge)
+    bench.refused(403, challenge)
+    errors = [end.error for end in bench.ends if isinstance(end, Failed)]
+    return [text for error in errors for text in (str(error), error.reason)]
+
+
+def is_short(text: str) -> bool:
+    return len(text) < 2000 and text == escape_controls(text)
+
+
+@pytest.mark.parametrize("value", TEXTS.values(), ids=list(TEXTS))
+@pytest.mark.parametrize("is_list", [False, True])
+def test_what_a_document_says_is_shown_in_short(value: str, is_list: bool) -> None:
+    """Also what belongs to no error of the server: ids, methods, issuers, places."""
+    given: Any = [value] * 3 if is_list else value
+    for name in (*RESOURCE, "scopes_supported"):
+        world = World(documents={PRM: {**RESOURCE, name: given}, ASM: SERVER})
+        assert all(map(is_short, said_by(world)))
+    for name in (*SERVER, "dpop_signing_alg_values_supported"):
+        world = World(documents={PRM: RESOURCE, ASM: {**SERVER, name: given}})
+        world.answers["https://as/register"] = lambda _: (201, REGISTRATION)
+        assert all(map(is_short, said_by(world)))
+    for name in ("client_id", "token_endpoint_auth_method", "error", "error_description"):
+        server = {**SERVER, "token_endpoint_auth_methods_supported": ["unknown"]}
+        for status in (201, 400):
+            world = World(documents={PRM: RESOURCE, ASM: server})
+            answer = (status, {**REGISTRATION, name: given})
+            world.answers["https://as/register"] = lambda _, answer=answer: answer  # type: ignore[misc]
+            assert all(map(is_short, said_by(world)))
+    for name in (*TOKEN, "scope", "refresh_token", "error", "error_description", "expires_in"):
+        for status in (200, 400):
+            token = {**({} if "error" in name else TOKEN), name: given}
+            world = World(answers={"https://as/token": lambda _, a=(status, token): a})  # type: ignore[misc]
+            assert all(map(is_short, said_by(world)))
+
+
+@pytest.mark.parametrize("value", TEXTS.values(), ids=list(TEXTS))
+@pytest.mark.parametrize("name", ["resource_metadata", "scope", "error", "realm"])
+def test_what_a_challenge_says_is_shown_in_short(value: str, name: str) -> None:
+    if value.isprintable():
+        challenge = f'{name}="{value}"'
+        assert all(map(is_short, said_by(World(documents={}), f"Bearer {challenge}")))
+        lacking = f'Bearer error="insufficient_scope", {challenge}'
+        assert all(map(is_short, said_by(World(), lacking, 403)))
+
+
+def test_scopes_do_not_grow_for_ever() -> None:
+    """A program makes many calls, and each of them is said to need further scopes."""
+    client = OAuthClient(client_id="c", client_secret="s", issuer="https://as")
+    bench = Bench(options=Authorization(client=client, grant=ClientCredentials())).start()
+    bench.refused()
+    for number in range(60):
+        scope = " ".join(f"{number}-{each}" for each in range(100))
+        challenge = f'Bearer error="insufficient_scope", scope="{scope}"'
+        bench.refused(403, challenge, bench.sent(f"tools/call {number}"))
+    assert bench.error.reason == "too_many_scopes"
+    assert max(len(form.get("scope", "")) for form in bench.forms()) <= 16 * 1024
+    assert max(map(len, bench.world.stored.values())) < 64 * 1024
+    assert bench.header == f"Bearer token-{len(bench.forms())}"
+    # What the command would have the person type is left out, too.
+    challenge = f'Bearer error="insufficient_scope", scope="{"a" * 30_000}"'
+    for _ in range(3):
+        bench.refused(403, challenge, bench.sent("tools/call one"))
+    assert (bench.error.reason, bench.error.scopes) == ("insufficient_scope", ())
+
+
+def test_a_token_that_lacks_scopes_is_obtained_at_the_server() -> None:
+    """With HTTP+SSE, the server names the URL that refuses: ``$(...)`` in it, in the end."""
+    bench = Bench().start()
+    bench.refused()
+    head = ResponseHead(
+        status=403,
+        headers=((b"www-authenticate", b'Bearer error="insufficient_scope", scope="a"'),),
+        peer=PUBLIC,
+    )
+    url = "https://h/messages/$(reboot)"
+    assert isinstance(bench.flow.refused(bench.sent(), url, head, 0.0), SendAgain)
+    bench.run()
+    verdict = bench.flow.refused(bench.sent(), url, head, 0.0)
+    assert isinstance(verdict, GiveUp)
+    assert (verdict.error.url, verdict.error.scopes) == (bench.endpoint, ("a",))
+
+
+PRIVATE_LOGINS = [
+    "http://localhost:8080/admin?delete=all&",
+    "http://127.0.0.1/",
+    "https://[::1]/",
+    "https://10.0.0.1/",
+    "https://0x0a000001/",
+    "https://169.254.169.254/latest",
+]
+
+
+@pytest.mark.parametrize("url", PRIVATE_LOGINS)
+def test_no_browser_is_led_into_a_more_private_network(url: str) -> None:
+    world = World(documents={PRM: RESOURCE, ASM: {**SERVER, "authorization_endpoint": url}})
+    bench = Bench(world).start()
+    bench.refused()
+    assert bench.error.reason == "private_address"
+    assert "allowed_hosts" in str(bench.error)
+    assert world.opened == []
+
+
+def test_a_login_in_the_network_of_the_server_or_at_an_allowed_host() -> None:
+    def opened(url: str, peer: str, *hosts: str) -> int:
+        world = World(documents={PRM: RESOURCE, ASM: {**SERVER, "authorization_endpoint": url}})
+        bench = Bench(world, Authorization(allowed_hosts=hosts)).start()
+        bench.refused(peer=peer)
+        return len(world.opened)
+
+    assert opened("https://10.0.0.1/", "10.0.0.2") == 1
+    assert opened("http://localhost/", "127.0.0.1") == 1
+    assert opened("https://10.0.0.1/", PUBLIC, "10.0.0.1") == 1

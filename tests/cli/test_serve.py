@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import signal
 import socket
 import subprocess
@@ -269,3 +270,13 @@ def test_what_to_do_about_a_question_that_gets_no_answer() -> None:
     missing = sansmcp.JsonRpcError(-32021, "This needs a client with the capability elicitation")
     (sentence,) = advice(missing)
     assert "--answer NAME=VALUE" in sentence
+
+
+def test_no_part_of_a_url_acts_in_the_shell_to_which_the_advice_is_copied() -> None:
+    url = "http://h/mcp;$(reboot)'"
+    lacking = sansmcp.AuthorizationFailed(
+        "Further scopes", reason="insufficient_scope", url=url, scopes=("a", "$(reboot)")
+    )
+    (sentence,) = advice(lacking)
+    words = shlex.split(sentence.partition("with: ")[2])
+    assert words == ["sansmcp", "login", "--scope", "a", "--scope", "$(reboot)", url]
