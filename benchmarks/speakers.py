@@ -21,7 +21,7 @@ import trio
 
 import sansmcp
 import sansmcp_asyncio
-import sansmcp_loop
+import sansmcp_local
 import sansmcp_trio
 
 from .contestants import HOST, TEXT, announce
@@ -38,13 +38,13 @@ CHANGED = "notifications/tools/list_changed"
 class Speaker(sansmcp.App):
     """Says what it is asked for."""
 
-    serving: sansmcp_loop.RunningServer
+    serving: sansmcp_local.RunningServer
 
     def __init__(self) -> None:
         super().__init__("benchmark", capabilities={"tools": {"listChanged": True}})
         self.handler("tools/call")(self.call_tool)
 
-    async def call_tool(self, call: sansmcp_loop.Call) -> dict[str, Any]:
+    async def call_tool(self, call: sansmcp_local.Call) -> dict[str, Any]:
         """Either tool."""
         for number in range(call.params["arguments"]["events"]):
             if call.params["name"] == "say":

@@ -26,7 +26,8 @@ def names(
         package: ``globals()`` of the package.
         homes: the public names of each of its modules.
         modules: the modules that are attributes of the package without an import of their own.
-        extra: the extra that the package needs, and the library that it installs.
+        extra: the extra that the package or some of its names need, and the library that it
+            installs.
     """
     home = {name: module for module, found in homes.items() for name in found}
 
@@ -35,7 +36,7 @@ def names(
             return import_module(f".{name}", package["__name__"])  # which sets the attribute
         if name not in home:
             raise AttributeError(f"module {package['__name__']!r} has no attribute {name!r}")
-        with nullcontext() if extra is None else needing(package["__name__"], *extra):
+        with nullcontext() if extra is None else needing(f"{package['__name__']}.{name}", *extra):
             value = getattr(import_module(home[name], package["__name__"]), name)
         package[name] = value  # the next lookup finds it without calling get()
         return value
@@ -44,8 +45,8 @@ def names(
 
 
 @contextmanager
-def needing(package: str, extra: str, library: str) -> Generator[None, None, None]:
-    """Import the modules of a package in a block, and name its extra if that is not installed.
+def needing(what: str, extra: str, library: str) -> Generator[None, None, None]:
+    """Import the modules of a block, and name the extra that ``what`` needs if it is missing.
 
     Raises:
         ImportError: the library is not installed; the text says how to install it.
@@ -55,5 +56,5 @@ def needing(package: str, extra: str, library: str) -> Generator[None, None, Non
     except ModuleNotFoundError as error:
         if (error.name or "").partition(".")[0] != library:
             raise
-        text = f"{package} needs the extra: pip install 'sansmcp[{extra}]'"
+        text = f"{what} needs the extra: pip install 'sansmcp[{extra}]'"
         raise ModuleNotFoundError(text, name=error.name) from error

@@ -195,7 +195,7 @@ class BaseCall(abc.ABC, Generic[Result, Done]):
 
         At 2026-07-28 only a client that asked for messages of this level gets it. Before, a client
         may set a level with ``logging/setLevel``; that is for the application to handle.
-        ``sansmcp_logging.send_logs()`` does both for the ``logging`` module.
+        ``sansmcp_telemetry.send_logs()`` does both for the ``logging`` module.
 
         Args:
             level: ``"debug"``, ``"info"``, ``"notice"``, ``"warning"``, ``"error"``,

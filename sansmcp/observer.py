@@ -1,8 +1,8 @@
 """What can watch a machine: everything that it sends, receives and reports.
 
 An :class:`Observer` is the setting ``observer`` of a client or server. A machine without one pays a
-comparison for each part. :class:`~sansmcp.trace.Tracer` is one that writes lines; ``sansmcp_otel``
-has one for OpenTelemetry.
+comparison for each part. :class:`~sansmcp.trace.Tracer` is one that writes lines;
+``sansmcp_telemetry`` has one for OpenTelemetry.
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ def attempt(patch: Patch, command: Sequence[str], *, time_limit: float) -> Trial
 def _check_imports(copy: Path, changed: Iterable[str]) -> None:
     # An editable installation points to the checkout: a trial there would show nothing. A patch
     # that cannot even be imported would be "found" by everything.
-    modules = ["sansmcp", "sansmcp_loop", "tests.patches", *map(_module, changed)]
+    modules = ["sansmcp", "sansmcp_local", "tests.patches", *map(_module, changed)]
     program = "import importlib, sys\nfor name in sys.argv[1:]: "
     program += "print(importlib.import_module(name).__file__)"
     status, output = _run(copy, ["-c", program, *modules], 60)

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from sansmcp import AppendResult, Entry, MemoryStore, Page, StreamKey
-from sansmcp_loop import current_loop
+from sansmcp_local import current_loop
 
 
 class SlowStore:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, TypeAlias
 
 import sansmcp
-from sansmcp_loop import Call
+from sansmcp_local import Call
 
 Tool: TypeAlias = Callable[[Call], Awaitable[Any]]
 

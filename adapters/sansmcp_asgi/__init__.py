@@ -7,8 +7,7 @@
 The protocol is in :mod:`sansmcp`; this package connects it with ASGI.
 """
 
-from sansmcp_loop import Call
-from sansmcp_threads import ThreadCall
+from sansmcp_local import Call, ThreadCall
 
 from ._app import AsgiApp, asgi_app
 

@@ -8,8 +8,15 @@ from functools import partial
 import sansmcp
 from sansmcp.messages import Params
 from sansmcp.types import Unpack
-from sansmcp_local import DriverOptions, DriverSettings, ServerParts, explains, server_parts
-from sansmcp_loop import HttpServing, current_loop
+from sansmcp_local import (
+    DriverOptions,
+    DriverSettings,
+    HttpServing,
+    ServerParts,
+    current_loop,
+    explains,
+    server_parts,
+)
 
 from ._exchange import Exchange, Receive, Scope, Send, request_head
 

@@ -7,7 +7,7 @@ from typing import Any, TypeAlias
 
 import sansmcp
 from sansmcp.http import quoted_path
-from sansmcp_loop import HttpExchange, HttpServing
+from sansmcp_local import HttpExchange, HttpServing
 
 Message: TypeAlias = MutableMapping[str, Any]
 Scope: TypeAlias = MutableMapping[str, Any]

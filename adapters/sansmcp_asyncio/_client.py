@@ -12,18 +12,22 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import sansmcp
-import sansmcp_loop
+import sansmcp_local
 from sansmcp.effects import TransportEffect
 from sansmcp.types import Unpack
 from sansmcp_local import (
+    AsyncioTask,
     ClientParts,
     ConnectOptions,
     ConnectSettings,
+    RequestHandler,
     ServerProcess,
     client_parts,
+    current_loop,
     explains,
+    perform,
+    wait_all_shielded,
 )
-from sansmcp_loop import AsyncioTask, RequestHandler, current_loop, perform, wait_all_shielded
 
 from ._pool import Pool
 from ._process import AsyncioProcess
@@ -33,7 +37,7 @@ if TYPE_CHECKING:
     from sansmcp.process import ProcessPart
 
 
-class Client(sansmcp_loop.AwaitableClient):
+class Client(sansmcp_local.AwaitableClient):
     """An MCP client on asyncio; :func:`connect` makes it.
 
     ``await client`` and ``async with client`` do the handshake and return the client. All methods

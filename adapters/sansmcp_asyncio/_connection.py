@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable
 from typing import Protocol, cast
 
-import sansmcp_loop
+import sansmcp_local
 from sansmcp import ConnectionInfo, Idle, Server, ServerConnection
 from sansmcp_local import (
     ByteConnection,
@@ -28,7 +28,7 @@ class ConnectionOwner(Protocol):
         ...
 
     @property
-    def loop(self) -> sansmcp_loop.Loop:
+    def loop(self) -> sansmcp_local.Loop:
         """The event loop of the server."""
         ...
 

@@ -7,15 +7,14 @@ from collections.abc import AsyncGenerator, Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Any
 
-import sansmcp_loop
-from sansmcp_local import ConfiguredServer, ConnectSettings
-from sansmcp_loop import StartTask, wait_all_shielded
+import sansmcp_local
+from sansmcp_local import ConfiguredServer, ConnectSettings, StartTask, wait_all_shielded
 
 from ._client import Client, connect
 
 
-class ClientGroup(sansmcp_loop.ClientGroup):
-    __doc__ = sansmcp_loop.ClientGroup.__doc__
+class ClientGroup(sansmcp_local.ClientGroup):
+    __doc__ = sansmcp_local.ClientGroup.__doc__
 
     def _connect(
         self, server: ConfiguredServer, settings: ConnectSettings

@@ -19,6 +19,7 @@ from sansmcp.effects import OpenExchange
 from sansmcp.http11.proxy import Proxies, Proxy, Tunnel
 from sansmcp_local import (
     UNIX_DELAYS,
+    AsyncioTask,
     allowed_addresses,
     client_context,
     connect_failure,
@@ -29,8 +30,8 @@ from sansmcp_local import (
     peer_address,
     set_options,
     text_of,
+    wait_all_shielded,
 )
-from sansmcp_loop import AsyncioTask, wait_all_shielded
 
 from ._tasks import Tasks
 

@@ -8,8 +8,7 @@ from functools import partial
 from typing import Any, cast
 
 from sansmcp import process as parts
-from sansmcp_local import START_ERRORS, ChildProcess, start_failure
-from sansmcp_loop import AsyncioTask, wait_all_shielded
+from sansmcp_local import START_ERRORS, AsyncioTask, ChildProcess, start_failure, wait_all_shielded
 
 from ._piped_process import PipedProcess
 from ._tasks import Tasks

@@ -18,29 +18,32 @@ from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from typing import Any
 
 import sansmcp
-import sansmcp_loop
+import sansmcp_local
 from sansmcp.types import Self, Unpack
 from sansmcp_local import (
     BACKLOG,
     STOPPING,
+    AsyncioTask,
     DriverOptions,
     ServeOptions,
     ServePlan,
     ServeSettings,
     StandardStreams,
     announce,
+    called_at,
+    current_loop,
     explains,
     log_unexpected,
     serve_plan,
+    wait_all_shielded,
 )
-from sansmcp_loop import AsyncioTask, called_at, current_loop, wait_all_shielded
 
 from ._connection import Connection, Refusal
 from ._stdio import StdioTransport
 from ._tasks import Tasks
 
 
-class RunningServer(sansmcp_loop.RunningServer):
+class RunningServer(sansmcp_local.RunningServer):
     """A running server; ``async with serve(...)`` returns it.
 
     Call its methods in its event loop.

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any, cast
 
-from sansmcp_loop import AsyncioTask
+from sansmcp_local import AsyncioTask
 
 
 class Tasks:

@@ -15,7 +15,8 @@ from typing import TYPE_CHECKING
 from sansmcp import _lazy
 
 if TYPE_CHECKING:
-    from sansmcp_threads import Call, PendingCall
+    from sansmcp_local import PendingCall
+    from sansmcp_local._threads._call import Call
 
     from ._client import Client, connect, log_out
     from ._group import ClientGroup
@@ -29,7 +30,8 @@ else:
             "._group": ("ClientGroup",),
             "._server": ("RunningServer", "serve"),
             "._steps": ("SteppedClient", "SteppedServer", "connect_in_steps", "serve_in_steps"),
-            "sansmcp_threads": ("Call", "PendingCall"),
+            "sansmcp_local": ("PendingCall",),
+            "sansmcp_local._threads._call": ("Call",),
         },
     )
 

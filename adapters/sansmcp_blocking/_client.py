@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 import sansmcp
-import sansmcp_threads
+import sansmcp_local
 from sansmcp.drivers.client import RequestHandler
 from sansmcp.effects import AbortExchange, OpenExchange, TransportEffect
 from sansmcp.events import ClientEvent
@@ -44,7 +44,7 @@ _FLUSH = 5.0
 """Seconds that a method spends on sending what is unsent; the next method sends the rest."""
 
 
-class Client(sansmcp_threads.ConcurrentClient):
+class Client(sansmcp_local.ConcurrentClient):
     """A blocking MCP client; :func:`connect` makes it. A context manager that closes it.
 
     While no method runs, the client reads nothing, responds to no server request and resumes no

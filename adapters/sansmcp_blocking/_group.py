@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from contextlib import AbstractContextManager
 
-import sansmcp_threads
+import sansmcp_local
 from sansmcp_local import ConfiguredServer, ConnectSettings
 
 from ._client import Client, connect
 
 
-class ClientGroup(sansmcp_threads.ClientGroup):
-    __doc__ = sansmcp_threads.ClientGroup.__doc__
+class ClientGroup(sansmcp_local.ThreadClientGroup):
+    __doc__ = sansmcp_local.ThreadClientGroup.__doc__
 
     def _connect(
         self, server: ConfiguredServer, settings: ConnectSettings

@@ -31,6 +31,7 @@ from sansmcp_local import (
     ServePlan,
     ServeSettings,
     StandardStreams,
+    ThreadedServerDriver,
     announce,
     explains,
     log_unexpected,
@@ -38,7 +39,6 @@ from sansmcp_local import (
     serve_plan,
     wait_in_parts,
 )
-from sansmcp_threads import ThreadedServerDriver
 
 from ._loop import READ, Loop, Ready, Steps, Task, Wait
 from ._stdio import PipedStdioStream, StdioStream, stdio_stream

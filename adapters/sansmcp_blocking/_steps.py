@@ -27,13 +27,14 @@ from sansmcp_local import (
     ServeOptions,
     ServePlan,
     ServeSettings,
+    ThreadedServerCall,
     client_parts,
     explains,
     interrupts_kept,
     ki_unprotected,
     serve_plan,
 )
-from sansmcp_threads import Call, ThreadedServerCall
+from sansmcp_local._threads._call import Call
 
 from ._client import Client
 from ._server import LoopServer, open_server

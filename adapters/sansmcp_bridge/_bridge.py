@@ -27,8 +27,7 @@ from sansmcp.events import (
 from sansmcp.relay import ToolFilter, relay_app
 from sansmcp.types import Unpack, escape_controls
 from sansmcp_asyncio._connection import Connection
-from sansmcp_local import ServePlan, ServeSettings, StandardStreams, serve_plan
-from sansmcp_loop import Task
+from sansmcp_local import ServePlan, ServeSettings, StandardStreams, Task, serve_plan
 
 from ._aggregate import Aggregate, merged
 from ._link import EVERYTHING, Link, Upstream, UpstreamClient

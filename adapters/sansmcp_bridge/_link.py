@@ -31,8 +31,7 @@ from sansmcp.messages import Params
 from sansmcp.meta_keys import CHANGED_LISTS
 from sansmcp.relay import Relay, ToolFilter
 from sansmcp.types import STDIO, STREAMABLE_HTTP, Era
-from sansmcp_local import ClientParts, ConnectSettings, client_parts
-from sansmcp_loop import Task
+from sansmcp_local import ClientParts, ConnectSettings, Task, client_parts
 
 _TIMEOUT = 24 * 3600.0
 """Seconds for a relayed call: the clients have timeouts of their own, and cancel."""

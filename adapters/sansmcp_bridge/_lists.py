@@ -14,8 +14,7 @@ from sansmcp.codecs import json
 from sansmcp.messages import Params
 from sansmcp.relay import ToolFilter
 from sansmcp.skills import EXTENSION, LIST, MANIFEST
-from sansmcp_local import SharedNames
-from sansmcp_loop import Task
+from sansmcp_local import SharedNames, Task
 
 from ._link import Link
 from ._templates import literal_length

@@ -16,8 +16,7 @@ from functools import partial
 import attrs
 
 import sansmcp
-from sansmcp_local import STOPPING
-from sansmcp_loop import called_at
+from sansmcp_local import STOPPING, called_at
 
 from ._fault_proxy import CUTS, Address, Ending, FaultProxy, Link, Way
 from ._faults import Faults, Mean, SeededFate

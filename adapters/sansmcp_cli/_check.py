@@ -85,7 +85,7 @@ def add_to(commands: Commands) -> None:
     adapter = commands.add_parser(
         "check-adapter",
         help="check an adapter of your own, over real sockets and processes",
-        description="Check an adapter. SUBJECT is a sansmcp_check.ClientUnderTest "
+        description="Check an adapter. SUBJECT is a sansmcp_pytest.ClientUnderTest "
         "or ServerUnderTest, or a class of one that takes no arguments. Exit status: 0, 1 if a "
         "check fails, 2 for what cannot be checked.",
         usage="sansmcp check-adapter [options] MODULE:SUBJECT",
@@ -137,7 +137,7 @@ def _report(check: _Check) -> str:
 
 
 def _adapter_checks(options: argparse.Namespace, folder: str) -> Iterator[_Check]:
-    from sansmcp_check import client_checks, server_checks  # a slow import
+    from sansmcp_pytest import client_checks, server_checks  # a slow import
 
     subject = load(options.subject, "subject", "subject")
     if inspect.isclass(subject):

@@ -18,7 +18,7 @@ from sansmcp.auth.codes import scopes_of
 from sansmcp.auth.options import Login
 from sansmcp.auth.saved import Saved
 from sansmcp.credentials import CredentialsKey
-from sansmcp_login import FileCredentials, KeyringCredentials, LoopbackLogin, print_login
+from sansmcp_auth import FileCredentials, KeyringCredentials, LoopbackLogin, print_login
 
 from ._advice import login_command
 from ._output import Options, UsageError, print_line

@@ -16,8 +16,8 @@ import sansmcp_blocking
 from sansmcp.auth.saved import Saved
 from sansmcp.auth.tokens import Tokens
 from sansmcp.credentials import CredentialsKey, MemoryCredentials
+from sansmcp_auth import FileCredentials, KeyringCredentials
 from sansmcp_local import ConnectSettings
-from sansmcp_login import FileCredentials, KeyringCredentials
 
 from ._advice import is_denied, was_refused
 from ._credentials import (

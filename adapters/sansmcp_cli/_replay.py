@@ -16,13 +16,13 @@ from sansmcp_local import (
     START_ERRORS,
     STOPPING,
     ProcessGroup,
+    called_at,
     command_on_windows,
     from_pipe,
     listen,
     process_arguments,
     start_failure,
 )
-from sansmcp_loop import called_at
 
 from ._compare import Compared, Message, Translation, difference_lines, parse_messages
 from ._output import Commands, UsageError, examples, print_line, write_bytes

@@ -69,7 +69,7 @@ def _skills(options: argparse.Namespace) -> int:
                 raise UsageError(_no_skill(words[0], found)) from error
             entries.append(as_object((result or {}).get("skill")) or {})
             if not (options.json or options.files):
-                from sansmcp_skills import parse_frontmatter
+                from sansmcp_local import parse_frontmatter
 
                 skill = skills.skill_of(entries[0], server)
                 _check_path(skill, words)

@@ -6,19 +6,19 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 
 import sansmcp
-import sansmcp_loop
+import sansmcp_local
 from sansmcp.events import ClientEvent, Connected
 
 from ._adapters import Script, next_call
 
 
 async def run_calls_with(
-    connecting: AbstractAsyncContextManager[sansmcp_loop.Client],
+    connecting: AbstractAsyncContextManager[sansmcp_local.Client],
     script: Callable[[Connected], Script],
     show: Callable[[ClientEvent], None],
 ) -> None:
     """Make the calls of a script, and show the events meanwhile."""
-    loop = sansmcp_loop.current_loop()
+    loop = sansmcp_local.current_loop()
     async with connecting as client:
         loop.spawn(_show_events, client.events(), show)  # they end with the client
         running = script(client.connected)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Awaitable, Callable, Generator
 from typing import Any, TypeAlias
 
-import sansmcp_loop
+import sansmcp_local
 from sansmcp import App, BaseCall, InputRequest, InputRequired, JsonRpcError
 
 EXECUTION_LOG = "SANSMCP_EXAMPLE_LOG"
@@ -165,7 +165,7 @@ def _log_execution(name: str, arguments: dict[str, Any]) -> None:
 
 
 def _sleep(seconds: float) -> Awaitable[object]:
-    loop = sansmcp_loop.current_loop()
+    loop = sansmcp_local.current_loop()
     return loop.within(seconds, loop.event().wait)
 
 

@@ -11,7 +11,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 import sansmcp
-import sansmcp_threads
+import sansmcp_local
 from sansmcp.drivers.client import RequestHandler
 from sansmcp.effects import AbortExchange, OpenExchange, TransportEffect
 from sansmcp.events import ClientEvent
@@ -37,7 +37,7 @@ _LONGEST_SILENCE = 30.0
 """Read timeout in seconds for a response while the machine has no deadline."""
 
 
-class BlockingClient(sansmcp_threads.Client):
+class BlockingClient(sansmcp_local.ThreadClient):
     """A client on a ``Client`` of httpx or httpx2, made by :func:`connect_blocking`.
 
     It is a context manager.
@@ -206,7 +206,7 @@ def connect_blocking(
         LocalProtocolError: an argument or the value of a setting is wrong.
         TypeError: a setting is unknown.
     """
-    sansmcp_threads.check_plain("on_event", on_event)
+    sansmcp_local.check_plain("on_event", on_event)
     return _client(url, http, request_handlers, on_event, settings).open()
 
 

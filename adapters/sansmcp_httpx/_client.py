@@ -7,11 +7,10 @@ from contextlib import aclosing
 from types import ModuleType
 
 import sansmcp
-import sansmcp_loop
+import sansmcp_local
 from sansmcp.effects import OpenExchange
 from sansmcp.types import Unpack
-from sansmcp_local import explains, new_client
-from sansmcp_loop import RequestHandler
+from sansmcp_local import RequestHandler, explains, new_client
 
 from ._http import (
     AsyncHttpClient,
@@ -23,7 +22,7 @@ from ._http import (
 )
 
 
-class Client(sansmcp_loop.RequestTaskClient):
+class Client(sansmcp_local.RequestTaskClient):
     """An MCP client on an ``AsyncClient`` of httpx or httpx2; :func:`connect` makes it.
 
     ``await client`` and ``async with client`` do the handshake and return the client. All methods

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 import sansmcp
-from sansmcp_loop import current_loop
+from sansmcp_local import current_loop
 
 from ._http import (
     AsyncHttpClient,

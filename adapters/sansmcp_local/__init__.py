@@ -1,4 +1,4 @@
-"""The common parts of adapters that depend on no event loop.
+"""What adapters share: the machine they run on, event loops, and threads.
 
 * Settings: :class:`ConnectOptions`, :class:`DriverOptions`, :class:`ServeOptions`, and
   :func:`explains`, which shows them in ``help()``.
@@ -21,6 +21,18 @@
 * Command lines: :func:`unknown_options`.
 * Ctrl-C in blocking code: :func:`ki_protected`, :func:`ki_unprotected`, :func:`interrupts_kept`,
   :func:`wait_in_parts`.
+* On asyncio and trio: :func:`current_loop`, which returns a :class:`Loop` for either; clients
+  (:class:`Client`, :class:`AwaitableClient`, :class:`RequestTaskClient`, :class:`ClientGroup`) and
+  servers (:class:`RunningServer`, :class:`HttpServing`, :class:`HttpExchange`, :class:`Call`).
+* In threads: clients (:class:`ThreadClient`, :class:`ConcurrentClient`,
+  :class:`ThreadClientGroup`), handlers (:class:`ThreadPool`, :class:`ThreadCall`,
+  :class:`ThreadedServerDriver`), and :func:`connect_fetch`, a client on any function that makes
+  one HTTP request.
+* Skills, for servers and for clients that verify what they read: :class:`SkillFolder`,
+  :func:`parse_frontmatter`, which need the extra ``skills``.
+
+A name is imported when it is used: what runs in threads needs no event loop, and what runs in one
+imports asyncio or trio, whichever runs.
 """
 
 from typing import TYPE_CHECKING
@@ -39,17 +51,21 @@ if TYPE_CHECKING:
         proxies_of,
     )
     from ._command_line import unknown_options
-    from ._failures import (
-        connect_failure,
-        lost_reason,
-        number_of,
-        text_of,
-        verification_advice,
-    )
+    from ._failures import connect_failure, lost_reason, number_of, text_of, verification_advice
+    from ._frontmatter import parse_frontmatter
     from ._interrupts import interrupts_kept, ki_protected, ki_unprotected, wait_in_parts
     from ._json import load_json
     from ._listening import BACKLOG, address_of, host_of_url, listen
     from ._log import announce, log_event, log_first_failure, log_unexpected
+    from ._loop._asyncio import AsyncioTask, wait_all_shielded
+    from ._loop._client import AwaitableClient, Client, RequestHandler, perform
+    from ._loop._group import ClientGroup, StartTask
+    from ._loop._http import HttpExchange, HttpServing
+    from ._loop._loops import DeadlineTimer, Event, Loop, Task, current_loop
+    from ._loop._machine import PendingResult, TimeoutScheduler
+    from ._loop._request_tasks import RequestTaskClient
+    from ._loop._serving import THREADS, Call, RunningServer
+    from ._loop._signals import called_at
     from ._machine import (
         ByteConnection,
         DriverOptions,
@@ -77,6 +93,7 @@ if TYPE_CHECKING:
     from ._server_files import ConfiguredServer, ServerFile, parse_servers, read_servers
     from ._server_names import SharedNames
     from ._signals import STOPPING, handlers_restored, on_signals
+    from ._skill_folder import FolderFile, FolderSkill, SkillError, SkillFolder, check_name, quoted
     from ._sockets import (
         allowed_addresses,
         connection_info,
@@ -87,6 +104,12 @@ if TYPE_CHECKING:
     )
     from ._state_file import State, StateFile, read_state
     from ._streams import StandardStreams
+    from ._threads._call import ThreadCall
+    from ._threads._client import ConcurrentClient, PendingCall, ThreadClient, check_plain
+    from ._threads._driver import ThreadedServerCall, ThreadedServerDriver
+    from ._threads._fetch import Fetch, FetchClient, connect_fetch, on_abort
+    from ._threads._group import ThreadClientGroup
+    from ._threads._thread_pool import ThreadPool
     from ._unix import UNIX_DELAYS, connect_unix, listen_unix
 else:
     __getattr__, __dir__ = _lazy.names(
@@ -110,6 +133,7 @@ else:
                 "text_of",
                 "verification_advice",
             ),
+            "._frontmatter": ("parse_frontmatter",),
             "._interrupts": (
                 "interrupts_kept",
                 "ki_protected",
@@ -117,8 +141,54 @@ else:
                 "wait_in_parts",
             ),
             "._json": ("load_json",),
-            "._listening": ("BACKLOG", "address_of", "host_of_url", "listen"),
-            "._log": ("announce", "log_event", "log_first_failure", "log_unexpected"),
+            "._listening": (
+                "BACKLOG",
+                "address_of",
+                "host_of_url",
+                "listen",
+            ),
+            "._log": (
+                "announce",
+                "log_event",
+                "log_first_failure",
+                "log_unexpected",
+            ),
+            "._loop._asyncio": (
+                "AsyncioTask",
+                "wait_all_shielded",
+            ),
+            "._loop._client": (
+                "AwaitableClient",
+                "Client",
+                "RequestHandler",
+                "perform",
+            ),
+            "._loop._group": (
+                "ClientGroup",
+                "StartTask",
+            ),
+            "._loop._http": (
+                "HttpExchange",
+                "HttpServing",
+            ),
+            "._loop._loops": (
+                "DeadlineTimer",
+                "Event",
+                "Loop",
+                "Task",
+                "current_loop",
+            ),
+            "._loop._machine": (
+                "PendingResult",
+                "TimeoutScheduler",
+            ),
+            "._loop._request_tasks": ("RequestTaskClient",),
+            "._loop._serving": (
+                "THREADS",
+                "Call",
+                "RunningServer",
+            ),
+            "._loop._signals": ("called_at",),
             "._machine": (
                 "ByteConnection",
                 "DriverOptions",
@@ -130,7 +200,10 @@ else:
             ),
             "._mcp_servers": ("ServerGroup",),
             "._options": ("explains",),
-            "._pipes": ("from_pipe", "to_pipe"),
+            "._pipes": (
+                "from_pipe",
+                "to_pipe",
+            ),
             "._processes": (
                 "APART",
                 "START_ERRORS",
@@ -142,10 +215,33 @@ else:
                 "process_arguments",
                 "start_failure",
             ),
-            "._serve": ("Endpoint", "ServeOptions", "ServePlan", "ServeSettings", "serve_plan"),
-            "._server_files": ("ConfiguredServer", "ServerFile", "parse_servers", "read_servers"),
+            "._serve": (
+                "Endpoint",
+                "ServeOptions",
+                "ServePlan",
+                "ServeSettings",
+                "serve_plan",
+            ),
+            "._server_files": (
+                "ConfiguredServer",
+                "ServerFile",
+                "parse_servers",
+                "read_servers",
+            ),
             "._server_names": ("SharedNames",),
-            "._signals": ("STOPPING", "handlers_restored", "on_signals"),
+            "._signals": (
+                "STOPPING",
+                "handlers_restored",
+                "on_signals",
+            ),
+            "._skill_folder": (
+                "FolderFile",
+                "FolderSkill",
+                "SkillError",
+                "SkillFolder",
+                "check_name",
+                "quoted",
+            ),
             "._sockets": (
                 "allowed_addresses",
                 "connection_info",
@@ -154,9 +250,36 @@ else:
                 "principal_of",
                 "set_options",
             ),
-            "._state_file": ("State", "StateFile", "read_state"),
+            "._state_file": (
+                "State",
+                "StateFile",
+                "read_state",
+            ),
             "._streams": ("StandardStreams",),
-            "._unix": ("UNIX_DELAYS", "connect_unix", "listen_unix"),
+            "._threads._call": ("ThreadCall",),
+            "._threads._client": (
+                "ThreadClient",
+                "ConcurrentClient",
+                "PendingCall",
+                "check_plain",
+            ),
+            "._threads._driver": (
+                "ThreadedServerCall",
+                "ThreadedServerDriver",
+            ),
+            "._threads._fetch": (
+                "Fetch",
+                "FetchClient",
+                "connect_fetch",
+                "on_abort",
+            ),
+            "._threads._group": ("ThreadClientGroup",),
+            "._threads._thread_pool": ("ThreadPool",),
+            "._unix": (
+                "UNIX_DELAYS",
+                "connect_unix",
+                "listen_unix",
+            ),
         },
     )
 
@@ -166,17 +289,38 @@ __all__ = [
     "ENVIRONMENT",
     "START_ERRORS",
     "STOPPING",
+    "THREADS",
     "UNIX_DELAYS",
+    "AsyncioTask",
+    "AwaitableClient",
     "ByteConnection",
+    "Call",
     "ChildProcess",
+    "Client",
+    "ClientGroup",
     "ClientParts",
+    "ConcurrentClient",
     "ConfiguredServer",
     "ConnectOptions",
     "ConnectSettings",
+    "DeadlineTimer",
     "DriverOptions",
     "DriverSettings",
     "Endpoint",
+    "Event",
+    "Fetch",
+    "FetchClient",
+    "FolderFile",
+    "FolderSkill",
+    "HttpExchange",
+    "HttpServing",
+    "Loop",
+    "PendingCall",
+    "PendingResult",
     "ProcessGroup",
+    "RequestHandler",
+    "RequestTaskClient",
+    "RunningServer",
     "ServeOptions",
     "ServePlan",
     "ServeSettings",
@@ -185,18 +329,34 @@ __all__ = [
     "ServerParts",
     "ServerProcess",
     "SharedNames",
+    "SkillError",
+    "SkillFolder",
     "StandardStreams",
+    "StartTask",
     "State",
     "StateFile",
+    "Task",
+    "ThreadCall",
+    "ThreadClient",
+    "ThreadClientGroup",
+    "ThreadPool",
+    "ThreadedServerCall",
+    "ThreadedServerDriver",
+    "TimeoutScheduler",
     "address_of",
     "allowed_addresses",
     "announce",
+    "called_at",
+    "check_name",
+    "check_plain",
     "client_context",
     "client_parts",
     "command_on_windows",
     "connect_failure",
+    "connect_fetch",
     "connect_unix",
     "connection_info",
+    "current_loop",
     "environment_of",
     "explains",
     "from_pipe",
@@ -216,13 +376,17 @@ __all__ = [
     "new_client",
     "new_server",
     "number_of",
+    "on_abort",
     "on_signals",
+    "parse_frontmatter",
     "parse_servers",
     "peer_address",
+    "perform",
     "principal_of",
     "process_arguments",
     "proxies_of",
     "pull",
+    "quoted",
     "read_servers",
     "read_state",
     "serve_plan",
@@ -233,5 +397,6 @@ __all__ = [
     "to_pipe",
     "unknown_options",
     "verification_advice",
+    "wait_all_shielded",
     "wait_in_parts",
 ]

@@ -7,15 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import sansmcp
-import sansmcp_loop
+import sansmcp_local
 from sansmcp.effects import OpenExchange
 from sansmcp.errors import check_type
 from sansmcp.types import Unpack
-from sansmcp_local import explains, new_client
-from sansmcp_loop import RequestHandler
+from sansmcp_local import RequestHandler, explains, new_client
 
 
-class Client(sansmcp_loop.RequestTaskClient):
+class Client(sansmcp_local.RequestTaskClient):
     """An MCP client on ``fetch``; :func:`connect` makes it.
 
     ``await client`` and ``async with client`` do the handshake and return the client. All methods

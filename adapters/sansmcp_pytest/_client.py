@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Iterator, Mapping
 from typing import Any, Protocol, TypeVar, overload
 
 import sansmcp
-import sansmcp_loop
+import sansmcp_local
 from sansmcp import typed_results
 from sansmcp.base_client import BaseClient, OnProgress
 from sansmcp.effects import AbortExchange, OpenExchange, TransportEffect
@@ -16,7 +16,7 @@ from sansmcp.events import ClientEvent
 from sansmcp.http import Unsent
 from sansmcp.messages import Params
 from sansmcp.types import Unpack
-from sansmcp_loop import RequestHandler, Task, current_loop
+from sansmcp_local import RequestHandler, Task, current_loop
 
 from ._network import Connection, Network
 from ._server import Server, serve
@@ -24,7 +24,7 @@ from ._server import Server, serve
 Converted = TypeVar("Converted")
 
 
-class LoopClient(sansmcp_loop.AwaitableClient):
+class LoopClient(sansmcp_local.AwaitableClient):
     """Runs the machine of a client in the event loop."""
 
     def __init__(

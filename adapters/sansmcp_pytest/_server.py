@@ -7,12 +7,11 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 import sansmcp
-import sansmcp_loop
+import sansmcp_local
 from sansmcp import ConnectionInfo, Idle
 from sansmcp.messages import Params
 from sansmcp.types import Unpack
-from sansmcp_local import DriverSettings, ServerParts, pull, server_parts
-from sansmcp_loop import current_loop
+from sansmcp_local import DriverSettings, ServerParts, current_loop, pull, server_parts
 
 from ._network import Connection, Network
 
@@ -20,7 +19,7 @@ _EPOCH = 1.7e9
 """The date at which virtual time begins, for signed states, which contain a date."""
 
 
-class RunningServer(sansmcp_loop.RunningServer):
+class RunningServer(sansmcp_local.RunningServer):
     """Runs the machine of a server in the event loop."""
 
     def __init__(self, parts: ServerParts) -> None:

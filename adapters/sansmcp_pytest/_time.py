@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import Any, TypeVar
 
-from sansmcp_loop import current_loop
+from sansmcp_local import current_loop
 
 _Result = TypeVar("_Result")
 

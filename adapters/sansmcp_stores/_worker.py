@@ -19,7 +19,7 @@ from typing import Generic, TypeVar
 import attrs
 
 from sansmcp import LocalProtocolError
-from sansmcp_loop import Event, Loop, current_loop
+from sansmcp_local import Event, Loop, current_loop
 
 _logger = logging.getLogger("sansmcp")
 

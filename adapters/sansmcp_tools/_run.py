@@ -113,8 +113,7 @@ def _imported_by_others() -> str | None:
 
 async def _serve(app: App, settings: Any) -> None:
     import sansmcp_asyncio
-    from sansmcp_local import STOPPING
-    from sansmcp_loop import called_at
+    from sansmcp_local import STOPPING, called_at
 
     loop = asyncio.get_running_loop()
     async with sansmcp_asyncio.serve(app, **settings) as serving:

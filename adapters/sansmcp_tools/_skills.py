@@ -21,7 +21,7 @@ import attrs
 
 from sansmcp import LocalProtocolError
 from sansmcp.skills import MANIFEST
-from sansmcp_skills import (
+from sansmcp_local import (
     FolderFile,
     SkillError,
     SkillFolder,

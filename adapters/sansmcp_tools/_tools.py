@@ -323,7 +323,7 @@ class Tools(App):
                 files or 16 MiB; or there is a skill of the same URI.
             ModuleNotFoundError: the extra is not installed.
         """
-        from sansmcp_skills import SkillFolder
+        from sansmcp_local import SkillFolder
 
         check_type(str, prefix=prefix)
         check_type((int, float), max_age=max_age)

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING
 from sansmcp import _lazy
 
 if TYPE_CHECKING:
-    from sansmcp_loop import Call
-    from sansmcp_threads import ThreadCall
+    from sansmcp_local import Call, ThreadCall
 
     from ._client import Client, connect, log_out
     from ._group import ClientGroup
@@ -26,8 +25,7 @@ else:
             "._client": ("Client", "connect", "log_out"),
             "._group": ("ClientGroup",),
             "._server": ("RunningServer", "serve"),
-            "sansmcp_loop": ("Call",),
-            "sansmcp_threads": ("ThreadCall",),
+            "sansmcp_local": ("Call", "ThreadCall"),
         },
         extra=("trio", "trio"),
     )

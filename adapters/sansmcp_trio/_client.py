@@ -14,18 +14,20 @@ from typing import TYPE_CHECKING, Any
 import trio
 
 import sansmcp
-import sansmcp_loop
+import sansmcp_local
 from sansmcp.effects import TransportEffect
 from sansmcp.types import Unpack
 from sansmcp_local import (
     ClientParts,
     ConnectOptions,
     ConnectSettings,
+    RequestHandler,
     ServerProcess,
     client_parts,
+    current_loop,
     explains,
+    perform,
 )
-from sansmcp_loop import RequestHandler, current_loop, perform
 
 from ._nursery import plain_nursery
 from ._pool import Pool
@@ -35,7 +37,7 @@ if TYPE_CHECKING:
     from sansmcp.process import ProcessPart
 
 
-class Client(sansmcp_loop.Client, trio.abc.AsyncResource):
+class Client(sansmcp_local.Client, trio.abc.AsyncResource):
     """An MCP client on trio; :func:`connect` makes it. Call its methods from any task."""
 
     def __init__(

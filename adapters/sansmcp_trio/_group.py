@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
-import sansmcp_loop
-from sansmcp_local import ConfiguredServer, ConnectSettings
-from sansmcp_loop import StartTask
+import sansmcp_local
+from sansmcp_local import ConfiguredServer, ConnectSettings, StartTask
 
 from ._client import Client, connect
 from ._nursery import plain_nursery
 
 
-class ClientGroup(sansmcp_loop.ClientGroup):
-    __doc__ = sansmcp_loop.ClientGroup.__doc__
+class ClientGroup(sansmcp_local.ClientGroup):
+    __doc__ = sansmcp_local.ClientGroup.__doc__
 
     def _connect(
         self, server: ConfiguredServer, settings: ConnectSettings

@@ -20,7 +20,7 @@ from typing import Any
 import trio
 
 import sansmcp
-import sansmcp_loop
+import sansmcp_local
 from sansmcp import Idle, ServerConnection
 from sansmcp.types import Unpack
 from sansmcp_local import (
@@ -33,6 +33,7 @@ from sansmcp_local import (
     ServeSettings,
     StandardStreams,
     announce,
+    current_loop,
     explains,
     handlers_restored,
     log_unexpected,
@@ -41,7 +42,6 @@ from sansmcp_local import (
     pull,
     serve_plan,
 )
-from sansmcp_loop import current_loop
 
 from ._nursery import plain_nursery
 from ._stdio import StdioStream
@@ -177,7 +177,7 @@ class _Driver:
         return math.inf if deadline is None else deadline
 
 
-class RunningServer(sansmcp_loop.RunningServer):
+class RunningServer(sansmcp_local.RunningServer):
     """A running server; ``await nursery.start(serve, ...)`` returns it."""
 
     def __init__(

@@ -11,8 +11,7 @@ from typing import Any
 
 import trio
 
-from sansmcp_local import StandardStreams
-from sansmcp_loop import PendingResult
+from sansmcp_local import PendingResult, StandardStreams
 
 
 class StdioStream(trio.abc.Stream):

@@ -6,7 +6,7 @@
 The protocol is in :mod:`sansmcp`; this package connects it with WSGI.
 """
 
-from sansmcp_threads import Call
+from sansmcp_local._threads._call import Call
 
 from ._app import WsgiApp
 

@@ -15,8 +15,13 @@ from sansmcp import Idle
 from sansmcp.effects import Abort, ExchangeEffect, SendBody, SendEnd, SendHead
 from sansmcp.http import RequestPart, quoted_path
 from sansmcp.types import Unpack
-from sansmcp_local import DriverOptions, DriverSettings, explains, server_parts
-from sansmcp_threads import ThreadedServerDriver
+from sansmcp_local import (
+    DriverOptions,
+    DriverSettings,
+    ThreadedServerDriver,
+    explains,
+    server_parts,
+)
 
 Environ: TypeAlias = dict[str, Any]
 StartResponse: TypeAlias = Callable[[str, list[tuple[str, str]]], object]

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 
 import trio
 
-from sansmcp_loop import current_loop
+from sansmcp_local import current_loop
 
 PATIENCE = 30.0
 """Seconds for what takes a moment, on a machine that has much else to do."""

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from sansmcp_asgi import AsgiApp, Call, asgi_app
-from sansmcp_loop import Loop, Task, current_loop
+from sansmcp_local import Loop, Task, current_loop
 
 from ..leak_check import freeze_what_is_there, no_leaks, unfinished
 from ..stepping import run_with_steps, wherever

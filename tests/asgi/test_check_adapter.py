@@ -11,14 +11,14 @@ import pytest
 import sansmcp
 from sansmcp.types import Unpack
 from sansmcp_asgi import asgi_app
-from sansmcp_check import (
+from sansmcp_local import current_loop
+from sansmcp_pytest import (
     Check,
     Feature,
     ServerUnderTest,
     SubjectSettings,
     server_checks,
 )
-from sansmcp_loop import current_loop
 
 from .conftest import Host
 

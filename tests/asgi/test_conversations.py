@@ -12,7 +12,7 @@ import sansmcp_trio
 from sansmcp import InputRequest, InputRequired, JsonRpcError, RequestRefused
 from sansmcp.revisions import HANDSHAKE_VERSIONS, MODERN_VERSIONS, REVISIONS
 from sansmcp_asgi import Call, asgi_app
-from sansmcp_loop import current_loop
+from sansmcp_local import current_loop
 
 from ..tool_app import ToolApp
 from .conftest import Host

@@ -20,7 +20,7 @@ from sansmcp import (
 )
 from sansmcp.revisions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from sansmcp_asgi import AsgiApp, Call, asgi_app
-from sansmcp_loop import Loop, current_loop
+from sansmcp_local import Loop, current_loop
 
 from ..tool_app import ToolApp
 from .conftest import Host

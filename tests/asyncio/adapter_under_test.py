@@ -1,4 +1,4 @@
-"""The asyncio adapter, as the checks of sansmcp_check want it: a loop in a thread.
+"""The asyncio adapter, as the checks of sansmcp_pytest want it: a loop in a thread.
 
 ``python subject.py`` serves the application of the checks on stdio.
 """
@@ -14,9 +14,9 @@ from typing import Any, Literal, TypeVar
 
 import sansmcp
 import sansmcp_asyncio
-import sansmcp_loop
+import sansmcp_local
 from sansmcp.events import ClientEvent, Connected
-from sansmcp_check import Answer, Feature, stdio_app
+from sansmcp_pytest import Answer, Feature, stdio_app
 
 from .loops import LOOPS
 
@@ -60,7 +60,7 @@ class _Pending:
 class AsyncioClient:
     """A client on such a loop."""
 
-    def __init__(self, loop: _Loop, client: sansmcp_loop.AwaitableClient) -> None:
+    def __init__(self, loop: _Loop, client: sansmcp_local.AwaitableClient) -> None:
         self._loop = loop
         self._client = client
 

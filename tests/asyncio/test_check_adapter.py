@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sansmcp_check import (
+from sansmcp_pytest import (
     Check,
     ClientUnderTest,
     ServerUnderTest,

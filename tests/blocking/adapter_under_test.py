@@ -11,7 +11,7 @@ from sansmcp.base_client import OnProgress
 from sansmcp.events import ClientEvent, Connected
 from sansmcp.messages import Params
 from sansmcp.types import Unpack
-from sansmcp_check import (
+from sansmcp_pytest import (
     Answer,
     ClientUnderTest,
     ConnectedClient,

@@ -12,7 +12,7 @@ from typing import Any, TypeAlias
 
 import pytest
 
-import sansmcp_threads
+import sansmcp_local
 from sansmcp import (
     CallError,
     InputRequest,
@@ -134,7 +134,7 @@ def several(client: Client) -> None:
         pending.result()
 
 
-def go_through(client: sansmcp_threads.Client, *steps: Callable[[], object]) -> None:
+def go_through(client: sansmcp_local.ThreadClient, *steps: Callable[[], object]) -> None:
     """Do all, whatever disturbs one of them, and close the client."""
     disturbed: BaseException | None = None
     for step in (*steps, client.ping):

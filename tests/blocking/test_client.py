@@ -19,7 +19,7 @@ from sansmcp.events import Closed, ProgressReceived, ServerNotified
 from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp.trace import Tracer
 from sansmcp_blocking import Call
-from sansmcp_check.fake_server import Exchange, FakeServer
+from sansmcp_pytest._checks.fake_server import Exchange, FakeServer
 
 from ..stepping import wherever
 from ..trio.programs import outside

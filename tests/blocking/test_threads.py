@@ -11,8 +11,8 @@ import sansmcp_blocking
 from sansmcp import LocalProtocolError
 from sansmcp.revisions import HANDSHAKE_VERSIONS
 from sansmcp_blocking import Call
-from sansmcp_threads import ThreadPool
-from sansmcp_threads._driver import ThreadedServerCall
+from sansmcp_local import ThreadPool
+from sansmcp_local._threads._driver import ThreadedServerCall
 
 from .conftest import PATIENCE, Start, ToolApp, wait_for_event
 
@@ -45,7 +45,7 @@ def test_where_the_system_has_no_more_threads_those_that_there_are_suffice(
         call.cancelled.wait(0.001)
         return {"number": call.params["arguments"]["n"]}
 
-    monkeypatch.setattr("sansmcp_threads._thread_pool._IDLE_THREAD_TIMEOUT", 10 * PATIENCE)
+    monkeypatch.setattr("sansmcp_local._threads._thread_pool._IDLE_THREAD_TIMEOUT", 10 * PATIENCE)
     serving = start(threads=8)
     with sansmcp_blocking.connect(serving.url) as client:
         client.call_tool("work", {"n": -1})
@@ -64,7 +64,7 @@ def test_where_the_system_has_no_more_threads_those_that_there_are_suffice(
 def test_a_thread_is_kept_for_the_next_call_and_not_for_longer(
     start: Start, world: ToolApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sansmcp_threads._thread_pool._IDLE_THREAD_TIMEOUT", 10 * PATIENCE)
+    monkeypatch.setattr("sansmcp_local._threads._thread_pool._IDLE_THREAD_TIMEOUT", 10 * PATIENCE)
     seen: set[threading.Thread] = set()
 
     @world.tool
@@ -90,7 +90,7 @@ def test_a_thread_is_kept_for_the_next_call_and_not_for_longer(
 def test_a_thread_ends_that_gets_nothing_to_do(
     start: Start, world: ToolApp, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sansmcp_threads._thread_pool._IDLE_THREAD_TIMEOUT", 0.001)
+    monkeypatch.setattr("sansmcp_local._threads._thread_pool._IDLE_THREAD_TIMEOUT", 0.001)
     seen: list[threading.Thread] = []
 
     @world.tool
@@ -129,7 +129,7 @@ def test_a_call_whose_turn_comes_too_late_is_not_begun(
             super().cancel()
             cancelled.set()
 
-    monkeypatch.setattr("sansmcp_threads._driver.ThreadedServerCall", WatchedCall)
+    monkeypatch.setattr("sansmcp_local._threads._driver.ThreadedServerCall", WatchedCall)
     serving = start(threads=1)
     with sansmcp_blocking.connect(serving.url, versions=HANDSHAKE_VERSIONS) as client:
         first = client.start_call("tools/call", {"name": "work", "arguments": 1})

@@ -10,17 +10,17 @@ from typing import Any
 import pytest
 
 import sansmcp
-from sansmcp_check import (
+from sansmcp_pytest import (
     ClientUnderTest,
     Feature,
     client_checks,
     server_checks,
     stdio_app,
 )
-from sansmcp_check.check import Broken, Check, raises, same, stays_the_same
-from sansmcp_check.clients import until
-from sansmcp_check.fake_server import Exchange, FakeServer, in_turn
-from sansmcp_check.raw_client import Connection, request
+from sansmcp_pytest._checks.check import Broken, Check, raises, same, stays_the_same
+from sansmcp_pytest._checks.clients import until
+from sansmcp_pytest._checks.fake_server import Exchange, FakeServer, in_turn
+from sansmcp_pytest._checks.raw_client import Connection, request
 
 
 class Subject:
@@ -91,7 +91,7 @@ def test_another_exception_or_none_is_wrong() -> None:
 
 
 def test_what_is_left_behind_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sansmcp_check.check._LAST_STEPS", 0.05)
+    monkeypatch.setattr("sansmcp_pytest._checks.check._LAST_STEPS", 0.05)
     over = threading.Event()
     with pytest.raises(Broken, match="threads and descriptors"):
         stays_the_same(lambda: threading.Thread(target=over.wait).start())
@@ -99,7 +99,7 @@ def test_what_is_left_behind_is_seen(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_what_does_not_happen_is_not_waited_for_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sansmcp_check.clients.MOMENT", 0.01)
+    monkeypatch.setattr("sansmcp_pytest._checks.clients.MOMENT", 0.01)
 
     class Client:
         def work(self, seconds: float) -> None:
@@ -126,7 +126,7 @@ def test_a_request_too_many_fails_the_check() -> None:
 
 
 def test_connections_that_stay_open_fail_the_check(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sansmcp_check.fake_server.MOMENT", 0.05)
+    monkeypatch.setattr("sansmcp_pytest._checks.fake_server.MOMENT", 0.05)
     connections: list[Connection] = []
     with pytest.raises(Broken, match="closed all its connections"), FakeServer() as server:
         connections.append(Connection(server.url))

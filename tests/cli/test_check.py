@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-import sansmcp_check
+import sansmcp_pytest
 from sansmcp.testing.stores import SINGLE_STORE_CHECKS, STORE_CHECKS
-from sansmcp_check.check import Broken, Check
+from sansmcp_pytest._checks.check import Broken, Check
 
 from .conftest import run, run_in_process
 
@@ -149,10 +149,10 @@ def test_an_adapter(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         raise Broken("two connections, and not one")
 
     checks = tuple(
-        Check[sansmcp_check.ClientUnderTest](run.__name__, "Use one.", frozenset(), run)
+        Check[sansmcp_pytest.ClientUnderTest](run.__name__, "Use one.", frozenset(), run)
         for run in (passes, fails)
     )
-    monkeypatch.setattr(sansmcp_check, "client_checks", lambda: checks)
+    monkeypatch.setattr(sansmcp_pytest, "client_checks", lambda: checks)
     monkeypatch.setattr(sys, "path", [str(folder), *sys.path])
     done = run_in_process("check-adapter", "my_subjects:Subject")
     assert done.status == 1
@@ -168,7 +168,7 @@ def test_an_adapter(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_check_of_an_adapter_is_reported(folder: Path) -> None:
     done = run("check-adapter", "my_subjects:Subject", cwd=folder)
     assert done.status == 1
-    count = len(sansmcp_check.client_checks())
+    count = len(sansmcp_pytest.client_checks())
     assert f"\n{count} checks: " in done.out
-    assert f"FAIL  {sansmcp_check.client_checks()[0]}\n" in done.out
+    assert f"FAIL  {sansmcp_pytest.client_checks()[0]}\n" in done.out
     assert "it raised NotImplementedError()" in done.out

@@ -24,8 +24,8 @@ from keyring.backends import fail
 from sansmcp.addresses import AddressClass
 from sansmcp.auth.saved import Saved
 from sansmcp.credentials import CredentialsKey
+from sansmcp_auth import FileCredentials, KeyringCredentials
 from sansmcp_cli._credentials import Storage
-from sansmcp_login import FileCredentials, KeyringCredentials
 
 from ..login.protected_server import Protected, protected_server
 from ..login.test_adapters import browse_once

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from sansmcp_check.fake_server import Exchange, FakeServer
+from sansmcp_pytest._checks.fake_server import Exchange, FakeServer
 
 from .conftest import CompletedCommand, command, environment, failed, run, run_in_process, serving
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from sansmcp import ConnectionLost, Disconnected, ReconnectPolicy
-from sansmcp.client.opening import LOCAL_PATIENCE
+from sansmcp.client.attempts import LOCAL_PATIENCE
 from sansmcp.events import (
     CallCompleted,
     CallFailed,

@@ -10,9 +10,9 @@ import pytest
 
 import sansmcp
 from sansmcp import Client, ClientConnection, ConnectionPool
-from sansmcp_check import ClientUnderTest
-from sansmcp_check.clients import connected, start
-from sansmcp_check.fake_server import Exchange, FakeServer, echo
+from sansmcp_pytest import ClientUnderTest
+from sansmcp_pytest._checks.clients import connected, start
+from sansmcp_pytest._checks.fake_server import Exchange, FakeServer, echo
 
 from ..asyncio.adapter_under_test import AsyncioClients
 from ..blocking.adapter_under_test import BlockingClients

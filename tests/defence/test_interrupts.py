@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import sansmcp
-from sansmcp_check.raw_client import RawPeer
-from sansmcp_check.servers import MODERN
+from sansmcp_pytest._checks.raw_client import RawPeer
+from sansmcp_pytest._checks.servers import MODERN
 
 from ..asyncio.loops import LOOPS
 

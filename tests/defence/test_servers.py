@@ -14,10 +14,10 @@ from sansmcp import Server, ServerConnection
 from sansmcp.http import RequestHead
 from sansmcp.server.calls import RunningCall
 from sansmcp.types import Self
-from sansmcp_check import ServerUnderTest
-from sansmcp_check.check import MOMENT, Broken
-from sansmcp_check.raw_client import RawPeer
-from sansmcp_check.servers import LEGACY, MODERN, serving
+from sansmcp_pytest import ServerUnderTest
+from sansmcp_pytest._checks.check import MOMENT, Broken
+from sansmcp_pytest._checks.raw_client import RawPeer
+from sansmcp_pytest._checks.servers import LEGACY, MODERN, serving
 
 from ..asgi.conftest import Host as AsgiHost
 from ..asgi.test_check_adapter import AsgiServers

@@ -85,7 +85,7 @@ def on_config(config: MkDocsConfig) -> None:
         settings.nav.append({title: [{group.title: page_of(group)} for group in groups]})
     python = plugins["mkdocstrings"].config["handlers"]["python"]
     # They export each other's names. Those come first whose docstrings others inherit.
-    shared = ("sansmcp", "sansmcp_local", "sansmcp_loop", "sansmcp_threads")
+    shared = ("sansmcp", "sansmcp_local")
     python["options"]["preload_modules"] = list(dict.fromkeys((*shared, *public_names())))
 
 

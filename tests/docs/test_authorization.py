@@ -20,8 +20,8 @@ from starlette.routing import Mount, Route
 
 import sansmcp
 import sansmcp_asgi
+import sansmcp_auth
 import sansmcp_blocking
-import sansmcp_login
 
 from ..messages import initialize
 from ..ports import free_port
@@ -102,8 +102,8 @@ def test_the_clients_of_the_page(
         opened.append(url)
         return open_browser(url)
 
-    login = functools.partial(sansmcp_login.LoopbackLogin, open_browser=browse)
-    monkeypatch.setattr(sansmcp_login, "LoopbackLogin", login)
+    login = functools.partial(sansmcp_auth.LoopbackLogin, open_browser=browse)
+    monkeypatch.setattr(sansmcp_auth, "LoopbackLogin", login)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("APPDATA", str(tmp_path / "config"))
     monkeypatch.setenv("MCP_ISSUER", issuer.issuer)

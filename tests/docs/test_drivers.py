@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from sansmcp_check import (
+from sansmcp_pytest import (
     Check,
     ClientUnderTest,
     ServerUnderTest,
     client_checks,
     server_checks,
 )
-from sansmcp_check.fake_server import FakeServer
+from sansmcp_pytest._checks.fake_server import FakeServer
 
 from ..examples.test_examples import start, wait_for
 from ..ports import free_port

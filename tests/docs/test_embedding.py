@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import sansmcp
-import sansmcp_threads
-from sansmcp_check import (
+import sansmcp_local
+from sansmcp_pytest import (
     Check,
     ClientUnderTest,
     ServerUnderTest,
@@ -66,7 +66,7 @@ def test_fetch_makes_no_processes() -> None:
 
     command: Any = ["python", "server.py"]
     with pytest.raises(sansmcp.LocalProtocolError, match="starts no process"):
-        sansmcp_threads.connect(command, fetch)
+        sansmcp_local.connect_fetch(command, fetch)
 
 
 def test_fetch_must_block() -> None:
@@ -75,9 +75,9 @@ def test_fetch_must_block() -> None:
 
     fetch: Any = wait
     with pytest.raises(sansmcp.LocalProtocolError, match="async function"):
-        sansmcp_threads.connect("http://localhost/mcp", fetch)
+        sansmcp_local.connect_fetch("http://localhost/mcp", fetch)
 
 
 def test_requests_are_aborted_by_who_makes_them() -> None:
     with pytest.raises(sansmcp.LocalProtocolError, match="runs none"):
-        sansmcp_threads.on_abort(None)
+        sansmcp_local.on_abort(None)

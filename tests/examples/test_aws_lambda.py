@@ -15,7 +15,7 @@ import pytest
 
 import sansmcp
 import sansmcp_asgi
-import sansmcp_threads
+import sansmcp_local
 
 from .test_embedding import load
 
@@ -128,7 +128,7 @@ class Gateway:
 @pytest.mark.parametrize("version", sansmcp.REVISIONS)
 def test_clients_of_each_revision(function: ModuleType, version: str, is_base64: bool) -> None:
     fetch = Gateway(function, is_base64).fetch
-    with sansmcp_threads.connect(URL, fetch, versions=(version,)) as client:
+    with sansmcp_local.connect_fetch(URL, fetch, versions=(version,)) as client:
         assert [tool["name"] for tool in client.tools()] == ["brew"]
         failed = client.call_tool("brew", {"drink": 1})
         assert "drink" in failed["content"][0]["text"]
@@ -142,7 +142,7 @@ def test_it_asks_the_user(function: ModuleType) -> None:
         asked.append(request.params["message"])
         return {"action": "accept", "content": {"value": True}}
 
-    with sansmcp_threads.connect(
+    with sansmcp_local.connect_fetch(
         URL,
         Gateway(function).fetch,
         capabilities={"elicitation": {}},

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 import sansmcp
-from sansmcp_check import Check, Feature, Running, ServerUnderTest, server_checks
+from sansmcp_pytest import Check, Feature, Running, ServerUnderTest, server_checks
 
 from ..ports import free_port
 from .test_examples import output_of, start, wait_for

@@ -17,7 +17,7 @@ from typing import Any
 import sansmcp
 from sansmcp.http import RequestHead
 from sansmcp.input_required import InputRequest, InputRequired
-from sansmcp_check import ServerUnderTest
+from sansmcp_pytest import ServerUnderTest
 
 from ..asgi.conftest import Host as AsgiHost
 from ..asgi.test_check_adapter import AsgiServers

@@ -21,8 +21,8 @@ import sansmcp
 import sansmcp_local
 from sansmcp import Url
 from sansmcp.types import Self
-from sansmcp_check import raw_client
-from sansmcp_check.raw_client import Connection, RawPeer, result_of
+from sansmcp_pytest._checks import raw_client
+from sansmcp_pytest._checks.raw_client import Connection, RawPeer, result_of
 
 from ..thorough import in_seeds
 from .mutations import Mutator

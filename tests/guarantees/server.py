@@ -22,7 +22,7 @@ from .journal import CANCELLED, ENDED, STARTED, Journal
 # Each process imports the adapter that it uses, and no other one: many are started.
 
 if TYPE_CHECKING:
-    from sansmcp_threads import ThreadCall
+    from sansmcp_local import ThreadCall
 
 _POLL_INTERVAL = 0.02
 """Seconds between two looks for the file that ends a tool."""

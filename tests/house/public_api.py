@@ -102,12 +102,34 @@ USERS = (
     _group("Revisions", "sansmcp", "stable", "REVISIONS Era Revision"),
     _group("Stores", "sansmcp_stores", "stable"),
     _group("Traces", "sansmcp.trace", "stable"),
-    _group("Logs of requests", "sansmcp_logging", "stable"),
-    _group("Verifiers of access tokens", "sansmcp_auth", "provisional"),
-    _group("Logins", "sansmcp_login", "provisional"),
-    _group("OpenTelemetry", "sansmcp_otel", "provisional"),
-    _group("Folders of skills", "sansmcp_skills", "provisional"),
-    _group("Fixtures for pytest", "sansmcp_pytest", "provisional"),
+    _group("Logs of requests", "sansmcp_telemetry", "stable", "RequestFilter send_logs"),
+    _group(
+        "Verifiers of access tokens",
+        "sansmcp_auth",
+        "provisional",
+        "IntrospectionVerifier JoseSigner JwtVerifier fetch",
+    ),
+    _group(
+        "Logins",
+        "sansmcp_auth",
+        "provisional",
+        "FileCredentials KeyringCredentials LoopbackLogin print_login",
+    ),
+    _group("OpenTelemetry", "sansmcp_telemetry", "provisional"),
+    _group(
+        "Folders of skills",
+        "sansmcp_local",
+        "provisional",
+        """
+        FolderFile FolderSkill SkillError SkillFolder check_name parse_frontmatter quoted
+        """,
+    ),
+    _group(
+        "Fixtures for pytest",
+        "sansmcp_pytest",
+        "provisional",
+        "Client Connect Fault Network PendingCall Serve Server",
+    ),
     _group("The bridge", "sansmcp_bridge", "preview"),
 )
 """What programs use that serve and call."""
@@ -152,10 +174,27 @@ AUTHORS = (
     _group("Effects", "sansmcp.effects", "provisional"),
     _group("Parts of processes", "sansmcp.process", "provisional"),
     _group("Virtual time, checks of stores", "sansmcp.testing", "provisional"),
-    _group("Checks of adapters", "sansmcp_check", "provisional"),
+    _group("Checks of adapters", "sansmcp_pytest", "provisional"),
     _group("What adapters share", "sansmcp_local", "preview"),
-    _group("Adapters with an event loop", "sansmcp_loop", "preview"),
-    _group("Adapters with threads", "sansmcp_threads", "preview"),
+    _group(
+        "Adapters with an event loop",
+        "sansmcp_local",
+        "preview",
+        """
+        AsyncioTask AwaitableClient Call Client ClientGroup DeadlineTimer Event HttpExchange
+        HttpServing Loop PendingResult RequestHandler RequestTaskClient RunningServer StartTask
+        THREADS Task TimeoutScheduler called_at current_loop perform wait_all_shielded
+        """,
+    ),
+    _group(
+        "Adapters with threads",
+        "sansmcp_local",
+        "preview",
+        """
+        ConcurrentClient Fetch FetchClient PendingCall ThreadCall ThreadClient ThreadClientGroup
+        ThreadPool ThreadedServerCall ThreadedServerDriver check_plain connect_fetch on_abort
+        """,
+    ),
 )
 """What those use who write drivers, stores, frameworks and gateways."""
 
@@ -163,10 +202,10 @@ NOT_PUBLIC = ("sansmcp_cli",)
 """Packages whose names are not to be imported: the command is what is public."""
 
 _CLIENT = frozenset(
-    {"aclose", "call", "call_tool", "close", "connected", "events", "get_prompt", "has_tools"}
-    | {"list_prompts", "list_resource_templates", "list_resources", "list_tools", "notify", "ping"}
-    | {"prompts", "read_resource", "resource_templates", "resources", "start_call", "start_task"}
-    | {"task", "tools"}
+    {"aclose", "call", "call_tool", "close", "connected", "events", "get_prompt", "get_skill"}
+    | {"has_tools", "list_prompts", "list_resource_templates", "list_resources", "list_tools"}
+    | {"log_out", "notify", "ping", "prompts", "read_resource", "read_skill"}
+    | {"resource_templates", "resources", "skills", "start_call", "start_task", "task", "tools"}
 )
 _SERVING = frozenset(
     {"close", "disconnect_streams", "has_ended", "publish", "stop", "stopped", "url", "wait"}
@@ -280,7 +319,7 @@ def render() -> str:
 
 def tables() -> dict[str, str]:
     """The tables of the page, by their titles."""
-    return {"users": _table(USERS), "authors": _table(AUTHORS)}
+    return {"packages": _packages(), "users": _table(USERS), "authors": _table(AUTHORS)}
 
 
 def page(text: str) -> str:
@@ -291,6 +330,17 @@ def page(text: str) -> str:
         _, _, after = rest.partition(end)
         text = f"{before}{begin}\n{table}\n{end}{after}"
     return text
+
+
+def _packages() -> str:
+    """Each package that is imported by name, and the first line of its docstring."""
+    rows = ["| Package | |", "| --- | --- |"]
+    for name in packages():
+        if name not in NOT_PUBLIC:
+            docstring = _loader().modules_collection[name].docstring
+            line = docstring.value.partition("\n")[0] if docstring is not None else ""
+            rows.append(f"| `{name}` | {line.replace('``', '`')} |")
+    return "\n".join(rows) + "\n"
 
 
 def _table(groups: tuple[Group, ...]) -> str:

@@ -104,6 +104,24 @@ def adapters() -> dict[str, list[Module]]:
     }
 
 
+def part_of(name: str) -> str:
+    """The adapter package of a module or of a name in it, or the package within that."""
+    first, _, rest = name.partition(".")
+    inner = f"{first}.{rest.partition('.')[0]}"
+    packages = {module.name for module in adapters().get(first, ()) if module.is_package}
+    return inner if inner in packages else first
+
+
+@functools.cache
+def adapter_parts() -> dict[str, list[Module]]:
+    """Every module of every adapter package; a package within another one is on its own."""
+    found: dict[str, list[Module]] = {}
+    for modules in adapters().values():
+        for module in modules:
+            found.setdefault(part_of(module.name), []).append(module)
+    return found
+
+
 def _modules(package: Path) -> list[Module]:
     return [_read(path, package.parent) for path in sorted(package.rglob("*.py"))]
 

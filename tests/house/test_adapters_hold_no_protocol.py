@@ -7,17 +7,15 @@ import re
 
 import pytest
 
-from .sources import Module, adapters, core
+from .sources import Module, adapter_parts, core
 
 NO_ADAPTERS = {
     "sansmcp_bridge",
-    "sansmcp_check",
     "sansmcp_cli",
     "sansmcp_local",
-    "sansmcp_logging",
-    "sansmcp_loop",
-    "sansmcp_otel",
-    "sansmcp_skills",
+    "sansmcp_local._loop",
+    "sansmcp_pytest._checks",
+    "sansmcp_telemetry",
     "sansmcp_tools",
 }
 """A bridge, a command and what is built of handlers, such as tools made from functions, are
@@ -31,9 +29,9 @@ COMMON = {"127.0.0.1", "http", "https", "latin-1", "localhost", "replace", "sans
 
 OWN_WORDS = {
     "sansmcp_asgi": {"body", "client", "headers", "method", "path", "status", "type"},
-    "sansmcp_auth": {"alg", "ec", "es", "es256", "es384", "p-256", "p-384", "ps", "rs", "rsa"},
+    "sansmcp_auth": {"alg", "ec", "es", "es256", "es384", "p-256", "p-384", "ps", "rs", "rsa"}
+    | {"g", "json", "lock", "s"},
     "sansmcp_httpx": {"asyncclient", "client"},
-    "sansmcp_login": {"g", "json", "lock", "s"},
     "sansmcp_pyodide": {"body", "headers", "method", "redirect"},
     "sansmcp_pytest": {"client", "connection", "failed", "refuse", "s", "server"},
     "sansmcp_stores": {"0", "1", "data", "message", "result", "retry", "subscribe", "type"},
@@ -90,7 +88,7 @@ def protocol_in(module: Module, known: set[str]) -> list[str]:
     return literals + imports
 
 
-ADAPTERS = {name: modules for name, modules in adapters().items() if name not in NO_ADAPTERS}
+ADAPTERS = {name: modules for name, modules in adapter_parts().items() if name not in NO_ADAPTERS}
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS)

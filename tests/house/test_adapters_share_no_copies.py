@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 
-from .sources import Module, adapters, is_docstring
+from .sources import Module, adapter_parts, is_docstring
 
 MOST_EQUAL_LINES = 5
 
@@ -35,7 +35,7 @@ def copies(packages: dict[str, Iterable[Module]]) -> list[str]:
 
 
 def test_adapters_share_no_copies() -> None:
-    assert copies(dict(adapters())) == []
+    assert copies(dict(adapter_parts())) == []
 
 
 def test_a_copy_is_found() -> None:

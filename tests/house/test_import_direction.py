@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from .sources import Module, adapters, core
+from .sources import Module, adapter_parts, adapters, core
+from .sources import part_of as part_of_adapter
 
 TIERS = (
     ("_lazy", "addresses", "messages", "shares", "types"),
@@ -33,35 +34,33 @@ does not know the other parts of its own tier.
 """
 
 MAY_ALSO_USE = {
-    "sansmcp_asgi": {"sansmcp_local", "sansmcp_loop", "sansmcp_threads"},
-    "sansmcp_asyncio": {"sansmcp_local", "sansmcp_loop", "sansmcp_threads"},
+    "sansmcp_asgi": {"sansmcp_local"},
+    "sansmcp_asyncio": {"sansmcp_local"},
     "sansmcp_auth": {"sansmcp_local"},
-    "sansmcp_blocking": {"sansmcp_local", "sansmcp_threads"},
-    "sansmcp_bridge": {"sansmcp_asyncio", "sansmcp_local", "sansmcp_loop"},
+    "sansmcp_blocking": {"sansmcp_local", "sansmcp_local._threads"},
+    "sansmcp_bridge": {"sansmcp_asyncio", "sansmcp_local"},
     "sansmcp_cli": {
         "sansmcp_asyncio",
+        "sansmcp_auth",
         "sansmcp_blocking",
         "sansmcp_bridge",
-        "sansmcp_check",
         "sansmcp_local",
-        "sansmcp_login",
-        "sansmcp_loop",
-        "sansmcp_skills",
+        "sansmcp_pytest",
         "sansmcp_stores",
         "sansmcp_trio",
     },
-    "sansmcp_httpx": {"sansmcp_local", "sansmcp_loop", "sansmcp_threads"},
-    "sansmcp_logging": {"sansmcp_loop"},
-    "sansmcp_loop": {"sansmcp_local", "sansmcp_skills", "sansmcp_threads"},
-    "sansmcp_stores": {"sansmcp_loop"},
-    "sansmcp_threads": {"sansmcp_local", "sansmcp_skills"},
-    "sansmcp_tools": {"sansmcp_asyncio", "sansmcp_local", "sansmcp_loop", "sansmcp_skills"},
-    "sansmcp_pyodide": {"sansmcp_local", "sansmcp_loop"},
-    "sansmcp_pytest": {"sansmcp_local", "sansmcp_loop"},
-    "sansmcp_trio": {"sansmcp_local", "sansmcp_loop", "sansmcp_threads"},
-    "sansmcp_wsgi": {"sansmcp_local", "sansmcp_threads"},
+    "sansmcp_httpx": {"sansmcp_local"},
+    "sansmcp_local._loop": {"sansmcp_local", "sansmcp_local._threads"},
+    "sansmcp_local._threads": {"sansmcp_local"},
+    "sansmcp_pyodide": {"sansmcp_local"},
+    "sansmcp_pytest": {"sansmcp_local"},
+    "sansmcp_stores": {"sansmcp_local"},
+    "sansmcp_telemetry": {"sansmcp_local"},
+    "sansmcp_tools": {"sansmcp_asyncio", "sansmcp_local"},
+    "sansmcp_trio": {"sansmcp_local"},
+    "sansmcp_wsgi": {"sansmcp_local", "sansmcp_local._threads"},
 }
-"""The adapters that an adapter may use; all of them may use ``sansmcp``."""
+"""The adapters, and the packages within one, that an adapter may use; all may use ``sansmcp``."""
 
 HEIGHT = {part: height for height, tier in enumerate(TIERS) for part in tier}
 
@@ -120,9 +119,14 @@ def reached_from(start: str, graph: dict[str, set[str]]) -> Iterator[str]:
 
 
 def foreign(module: Module) -> set[str]:
-    """The adapters other than its own that a module imports, even if only for types."""
-    tops = {imported.name.partition(".")[0] for imported in module.imports()}
-    return {top for top in tops if top.startswith("sansmcp_")} - {module.name.partition(".")[0]}
+    """The adapters other than its own that a module imports, even if only for types.
+
+    A package may export what the packages within it define.
+    """
+    own = part_of_adapter(module.name)
+    found = {part_of_adapter(imported.name) for imported in module.imports()}
+    inner = {part for part in found if module.is_package and part.startswith(f"{own}.")}
+    return {part for part in found if part.startswith("sansmcp_")} - inner - {own}
 
 
 def test_every_module_has_a_tier() -> None:
@@ -153,7 +157,7 @@ def test_the_core_knows_no_adapter() -> None:
 def test_adapters_know_the_core_and_not_each_other() -> None:
     wrong = {
         module.name: foreign(module)
-        for package, modules in adapters().items()
+        for package, modules in adapter_parts().items()
         for module in modules
         if not foreign(module) <= MAY_ALSO_USE.get(package, set())
     }
@@ -200,4 +204,9 @@ def test_a_circle_is_found(source: str, types_alone: bool) -> None:
 def test_an_adapter_that_uses_another_is_found() -> None:
     assert foreign(Module("sansmcp_trio._client", "from sansmcp_cli import main")) == {
         "sansmcp_cli"
+    }
+    threads = Module("sansmcp_local._threads._call", "from .._loop._loops import Loop")
+    assert foreign(threads) == {"sansmcp_local._loop"}
+    assert foreign(Module("sansmcp_local._log", "from ._threads._call import Call")) == {
+        "sansmcp_local._threads"
     }

@@ -107,6 +107,47 @@ EXTRA = {
     "from sansmcp_blocking import Client, PendingCall, connect": FOR_BLOCKING,
 }
 
+APART = {
+    "from sansmcp_local import ConcurrentClient, ThreadPool, ThreadedServerDriver, connect_fetch": {
+        "asyncio",
+        "sansmcp_local._loop",
+        "trio",
+        "yaml",
+    },
+    "from sansmcp_local import Client, ClientGroup, HttpServing, RunningServer": {
+        "asyncio.events",
+        "trio",
+        "yaml",
+    },
+    "from sansmcp_local import ConnectOptions, ServeOptions, read_servers": {
+        "asyncio",
+        "sansmcp_local._loop",
+        "sansmcp_local._threads",
+        "yaml",
+    },
+    "from sansmcp_auth import FileCredentials, KeyringCredentials, LoopbackLogin, print_login": {
+        "joserfc",
+        "keyring",
+        "sansmcp_auth._fetch",
+    },
+    "from sansmcp_auth import IntrospectionVerifier, JoseSigner, JwtVerifier, fetch": {
+        "keyring",
+        "sansmcp_auth._loopback",
+        "webbrowser",
+    },
+    "from sansmcp_telemetry import RequestFilter, send_logs": {"opentelemetry"},
+    "from sansmcp_telemetry import ClientObserver, ServerObserver, trace_handlers": {
+        "sansmcp_telemetry._logging",
+    },
+    "from sansmcp_pytest import Answer, client_checks, server_checks": {
+        "pytest",
+        "sansmcp_pytest._client",
+    },
+    "from sansmcp_pytest import Client, Network, Server": {"sansmcp_pytest._checks"},
+    "import sansmcp_pytest._plugin": {"sansmcp", "sansmcp_pytest._checks"},
+}
+"""Imports of one part of a package, and modules that only another part needs."""
+
 HALVES = {
     "sansmcp_asgi": ("", "AsgiApp, Call, asgi_app"),
     "sansmcp_asyncio": ("Client, connect", "Call, RunningServer, serve"),
@@ -180,6 +221,11 @@ def test_a_client_imports_the_flow_of_oauth_if_it_has_authorization(code: str) -
 @pytest.mark.parametrize("code", SERVER_HALF)
 def test_who_serves_imports_no_client(code: str) -> None:
     assert "client" not in parts(loaded(code))
+
+
+@pytest.mark.parametrize("code", APART)
+def test_a_part_of_a_package_needs_nothing_of_another(code: str) -> None:
+    assert loaded(code) & APART[code] == set()
 
 
 # Names that come later

@@ -25,19 +25,16 @@ TOPS = ["sansmcp", *adapters()]
 EXTRA_OF = {
     "sansmcp.http2": "http2",
     "sansmcp.httptools_parser": "fast",
-    "sansmcp_auth": "auth",
-    "sansmcp_check": "http2",
+    "sansmcp_auth": "auth keyring",
     "sansmcp_cli": "cli",
     "sansmcp_httpx": "httpx",
-    "sansmcp_login": "keyring",
-    "sansmcp_loop": "trio",
-    "sansmcp_otel": "otel",
-    "sansmcp_pytest": "pytest",
-    "sansmcp_skills": "skills",
+    "sansmcp_local": "trio skills",
+    "sansmcp_pytest": "pytest http2",
     "sansmcp_stores": "redis",
+    "sansmcp_telemetry": "otel",
     "sansmcp_trio": "trio",
 }
-"""The extra that brings what a package needs beyond the requirements of all."""
+"""The extras that bring what a package needs beyond the requirements of all."""
 
 STANDARD = sys.stdlib_module_names | {"tomllib"}
 """The modules of the standard library; tomllib has been one since Python 3.11."""
@@ -67,10 +64,10 @@ def entries(section: str, option: str) -> list[str]:
     return SETUP.get(section, option, fallback="").strip().splitlines()
 
 
-def requirements(extra: str | None) -> set[str]:
-    """The packages that an installation brings, with an extra."""
+def requirements(*extras: str) -> set[str]:
+    """The packages that an installation brings, with some extras."""
     lines = entries("options", "install_requires")
-    if extra is not None:
+    for extra in extras:
         lines += entries("options.extras_require", extra)
     names = {re.split(r"[^\w.-]", line)[0] for line in lines}
     if "sansmcp[test]" in lines:
@@ -173,7 +170,7 @@ def test_every_requirement_is_declared() -> None:
         rest = packages["sansmcp"]
         packages["sansmcp"] = [module for module in rest if module not in packages[name]]
     missing = {
-        name: undeclared(modules, requirements(EXTRA_OF.get(name)))
+        name: undeclared(modules, requirements(*EXTRA_OF.get(name, "").split()))
         for name, modules in packages.items()
     }
     assert not any(missing.values()), missing
@@ -282,7 +279,7 @@ def test_what_is_installed_can_be_run(site: Path, tmp_path: Path) -> None:
 
 
 def test_pytest_finds_its_plugin() -> None:
-    assert entries("options.entry_points", "pytest11") == ["sansmcp = sansmcp_pytest.plugin"]
+    assert entries("options.entry_points", "pytest11") == ["sansmcp = sansmcp_pytest._plugin"]
 
 
 def test_the_lowest_versions_are_those_of_the_constraints() -> None:

@@ -14,6 +14,8 @@ import pytest
 import sansmcp
 from sansmcp import CallSettings, Client, effects, events
 
+from .sources import adapters
+
 MIRRORS: list[tuple[type, Callable[..., Any], set[str]]] = [
     (CallSettings, Client.call, {"any_result", "detach", "wants_progress", "capabilities", "now"}),
 ]
@@ -54,6 +56,16 @@ def test_nothing_else_is_public() -> None:
         if not name.startswith("_") and not isinstance(value, ModuleType)
     }
     assert found - set(sansmcp.__all__) == {"TYPE_CHECKING"}
+
+
+def test_modules_of_adapters_have_an_underscore() -> None:
+    inner = {
+        module.name
+        for modules in adapters().values()
+        for module in modules
+        if "." in module.name and not any(part[0] == "_" for part in module.name.split("."))
+    }
+    assert inner == {"sansmcp_cli.example"}  # of which users write the name on command lines
 
 
 def test_an_unknown_name_is_an_error_as_usual() -> None:

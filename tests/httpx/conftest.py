@@ -10,7 +10,7 @@ import pytest
 
 import sansmcp
 from sansmcp_asgi import Call, asgi_app
-from sansmcp_loop import current_loop
+from sansmcp_local import current_loop
 
 from ..asgi.conftest import Host
 from ..asgi.loops import RUNS, Run

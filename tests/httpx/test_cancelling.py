@@ -14,7 +14,7 @@ import pytest
 import sansmcp_blocking
 import sansmcp_httpx
 from sansmcp import CallError, LocalProtocolError, ReconnectPolicy
-from sansmcp_loop import current_loop
+from sansmcp_local import current_loop
 
 from ..asgi.loops import Run, tasks, until
 from ..blocking.conftest import ToolApp

@@ -17,7 +17,7 @@ import pytest
 import sansmcp
 import sansmcp_httpx
 from sansmcp.events import ClientEvent, Connected
-from sansmcp_check import Check, ClientUnderTest, Feature, client_checks
+from sansmcp_pytest import Check, ClientUnderTest, Feature, client_checks
 
 from ..asyncio.adapter_under_test import AsyncioClients
 from ..trio.adapter_under_test import TrioClients

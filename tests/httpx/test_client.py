@@ -17,7 +17,7 @@ from sansmcp import (
     ServerRequest,
 )
 from sansmcp.revisions import HANDSHAKE_VERSIONS
-from sansmcp_loop import current_loop
+from sansmcp_local import current_loop
 
 from ..asgi.conftest import Host
 from ..asgi.loops import Run, until

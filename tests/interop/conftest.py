@@ -20,7 +20,7 @@ import pytest
 import trio
 
 import sansmcp
-import sansmcp_loop
+import sansmcp_local
 import sansmcp_trio
 from sansmcp import JsonRpcError
 from sansmcp.events import ServerNotified
@@ -81,7 +81,7 @@ def said(result: mcp_types.CallToolResult) -> str:
 # Our client, their server
 
 
-async def exercise_sdk_server(client: sansmcp_loop.Client) -> None:
+async def exercise_sdk_server(client: sansmcp_local.Client) -> None:
     """All that ``sdk_server.py`` offers and that needs no answers of ours."""
     assert client.connected.server_info["name"] == "official"
     assert text(await client.call_tool("echo", {"text": "hällo\u2028"})) == "hällo\u2028"
@@ -99,7 +99,7 @@ async def exercise_sdk_server(client: sansmcp_loop.Client) -> None:
     assert unknown.value.code == -32601
 
 
-async def _echo_theirs(client: sansmcp_loop.Client, said: str) -> None:
+async def _echo_theirs(client: sansmcp_local.Client, said: str) -> None:
     assert text(await client.call_tool("echo", {"text": said})) == said
 
 
@@ -126,7 +126,7 @@ ANSWERS = {
 CAPABILITIES: dict[str, Any] = {"elicitation": {}, "sampling": {}, "roots": {}}
 
 
-async def answer_sdk_requests(client: sansmcp_loop.Client) -> None:
+async def answer_sdk_requests(client: sansmcp_local.Client) -> None:
     """All that ``sdk_server.py`` may ask; the client has our ANSWERS and CAPABILITIES."""
     await receive_sdk_notifications(client)  # the stream that some questions come on is open now
     assert text(await client.call_tool("ask")) == "Ada"
@@ -134,7 +134,7 @@ async def answer_sdk_requests(client: sansmcp_loop.Client) -> None:
     assert text(await client.call_tool("roots")) == "file:///a, file:///b"
 
 
-async def receive_sdk_notifications(client: sansmcp_loop.Client) -> None:
+async def receive_sdk_notifications(client: sansmcp_local.Client) -> None:
     """A tool logs, and says that tools have changed: both arrive, maybe on two streams.
 
     They keep nothing for a stream that opens later, so we ask until ours is there.

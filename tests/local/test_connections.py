@@ -13,12 +13,12 @@ import pytest
 
 import sansmcp
 from sansmcp.http import Url
-from sansmcp_check import ClientUnderTest, ServerUnderTest
-from sansmcp_check.check import MOMENT
-from sansmcp_check.raw_client import Connection
-from sansmcp_check.servers import begun, serving
-from sansmcp_check.tools import Tools
 from sansmcp_local import set_options
+from sansmcp_pytest import ClientUnderTest, ServerUnderTest
+from sansmcp_pytest._checks.check import MOMENT
+from sansmcp_pytest._checks.raw_client import Connection
+from sansmcp_pytest._checks.servers import begun, serving
+from sansmcp_pytest._checks.tools import Tools
 
 from ..asyncio.adapter_under_test import AsyncioClients, AsyncioServers
 from ..blocking.adapter_under_test import BlockingClients, BlockingServers

@@ -32,9 +32,9 @@ from sansmcp.events import ProgressReceived
 from sansmcp.tokens.claims import Undecided
 from sansmcp.tokens.fetch import FetchRequest
 from sansmcp.trace import Tracer
+from sansmcp_auth import LoopbackLogin
 from sansmcp_cli import example, main
 from sansmcp_local import ConnectOptions
-from sansmcp_login import LoopbackLogin
 
 from ..asyncio.adapter_under_test import AsyncioClients
 from ..blocking.adapter_under_test import BlockingClients

@@ -20,9 +20,9 @@ import sansmcp_trio
 from sansmcp.events import ServerNotified
 from sansmcp.revisions import HANDSHAKE_VERSIONS, REVISIONS
 from sansmcp.trace import Tracer
-from sansmcp_logging import RequestFilter, send_logs
+from sansmcp_telemetry import RequestFilter, send_logs
 
-LOGGER = logging.getLogger("tests.sansmcp_logging")
+LOGGER = logging.getLogger("tests.sansmcp_telemetry")
 
 
 def thread_of_its_own(text: str) -> None:

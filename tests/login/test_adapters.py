@@ -25,8 +25,8 @@ from sansmcp.auth.saved import Saved
 from sansmcp.credentials import CredentialsKey, MemoryCredentials
 from sansmcp.errors import AuthorizationFailed, LocalProtocolError
 from sansmcp.events import AuthorizationNeeded
+from sansmcp_auth import LoopbackLogin
 from sansmcp_local import allowed_addresses
-from sansmcp_login import LoopbackLogin
 
 from .protected_server import Protected, protected_server
 

@@ -24,8 +24,8 @@ import sansmcp_trio
 from sansmcp.auth.options import Authorization
 from sansmcp.credentials import CredentialsKey
 from sansmcp.errors import AuthorizationFailed
-from sansmcp_login import FileCredentials, KeyringCredentials, LoopbackLogin
-from sansmcp_threads import ThreadPool
+from sansmcp_auth import FileCredentials, KeyringCredentials, LoopbackLogin
+from sansmcp_local import ThreadPool
 
 from .protected_server import protected_server
 
@@ -166,13 +166,13 @@ def test_without_a_keyring(tmp_path: Path) -> None:
 
 
 def test_without_the_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing else of sansmcp_login needs it."""
+    """Nothing else of sansmcp_auth needs it."""
     monkeypatch.setitem(sys.modules, "keyring", None)
     credentials = KeyringCredentials(tmp_path)
     assert credentials.stored_keys() == []
     with pytest.raises(OSError, match=r"pip install 'sansmcp\[keyring\]'"):
         credentials.save(KEY, "x")
-    code = "import sys, sansmcp_login; print('keyring' in sys.modules)"
+    code = "import sys, sansmcp_auth; print('keyring' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
 
@@ -327,7 +327,7 @@ def test_a_client_waits_a_bounded_time_for_its_storage(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("sansmcp_loop._client._SAVE_TIMEOUT", 0.01)
+    monkeypatch.setattr("sansmcp_local._loop._client._SAVE_TIMEOUT", 0.01)
     system.may_save.clear()
     with protected_server() as server, LoopbackLogin(open_browser=server.browse) as login:
         server.open_to = "connecting"

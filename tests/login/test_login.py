@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from sansmcp.credentials import CredentialsKey, MemoryCredentials
-from sansmcp_login import FileCredentials, LoopbackLogin, print_login
+from sansmcp_auth import FileCredentials, LoopbackLogin, print_login
 
 KEY = CredentialsKey("https://h/mcp", "me")
 URL = "https://as/authorize?state=abc"
@@ -92,7 +92,7 @@ def test_connections_that_say_nothing_delay_no_login() -> None:
 
 
 def test_a_new_connection_ends_the_oldest_of_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sansmcp_login._loopback._MAX_CONNECTIONS", 2)
+    monkeypatch.setattr("sansmcp_auth._loopback._MAX_CONNECTIONS", 2)
     ends: list[bytes] = []
 
     def browse(url: str) -> bool:
@@ -114,7 +114,7 @@ def test_a_new_connection_ends_the_oldest_of_too_many(monkeypatch: pytest.Monkey
 
 
 def test_a_connection_is_closed_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sansmcp_login._loopback._PATIENCE", 0.0)
+    monkeypatch.setattr("sansmcp_auth._loopback._PATIENCE", 0.0)
     ends: list[bytes] = []
 
     def browse(url: str) -> bool:
@@ -319,7 +319,7 @@ def test_a_lock_excludes_other_objects_and_itself(tmp_path: Path) -> None:
 def test_a_lock_ends_with_its_process(tmp_path: Path) -> None:
     program = f"""if True:
         from sansmcp.credentials import CredentialsKey
-        from sansmcp_login import FileCredentials
+        from sansmcp_auth import FileCredentials
         assert FileCredentials({str(tmp_path)!r}).try_lock(CredentialsKey("https://h/mcp", "me"))
         print("locked", flush=True)
         input()

@@ -17,7 +17,7 @@ import trio
 import sansmcp_asyncio
 import sansmcp_trio
 from sansmcp.revisions import HANDSHAKE_VERSIONS
-from sansmcp_loop import Client
+from sansmcp_local import Client
 
 from .. import tool_app
 from ..asgi.loops import PATIENCE, RUNS, Run

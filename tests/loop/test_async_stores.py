@@ -16,7 +16,7 @@ import sansmcp
 import sansmcp_blocking
 from sansmcp import Limits, StateSigner
 from sansmcp.revisions import HANDSHAKE_VERSIONS
-from sansmcp_threads import ThreadCall
+from sansmcp_local import ThreadCall
 
 from ..server.harness import BOTH, JSON, LATEST, initialize, request
 from ..slow_store import SlowStore, TellingStore

@@ -11,7 +11,7 @@ import pytest
 
 import sansmcp
 from sansmcp.events import ProgressReceived
-from sansmcp_loop import Call, RequestHandler
+from sansmcp_local import Call, RequestHandler
 
 from .conftest import ToolApp
 

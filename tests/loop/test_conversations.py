@@ -21,7 +21,7 @@ from sansmcp import (
 )
 from sansmcp.events import ClientEvent, ProgressReceived, Reconnecting, ServerNotified
 from sansmcp.revisions import REVISIONS
-from sansmcp_loop import Call
+from sansmcp_local import Call
 
 from .conftest import ToolApp
 

@@ -15,7 +15,7 @@ import pytest
 
 import sansmcp
 from sansmcp_blocking import _server
-from sansmcp_loop import _serving
+from sansmcp_local._loop import _serving
 
 from ..asyncio.adapter_under_test import AsyncioServers
 from ..blocking.adapter_under_test import BlockingServers

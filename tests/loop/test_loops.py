@@ -7,7 +7,7 @@ from contextvars import ContextVar
 
 import pytest
 
-from sansmcp_loop import Event, Loop, PendingResult, TimeoutScheduler, current_loop
+from sansmcp_local import Event, Loop, PendingResult, TimeoutScheduler, current_loop
 
 from ..asgi.loops import PATIENCE, Run, until
 

@@ -16,7 +16,7 @@ import sansmcp_asyncio
 from sansmcp import CallError, JsonRpcError
 from sansmcp.events import ServerNotified
 from sansmcp.revisions import HANDSHAKE_VERSIONS
-from sansmcp_threads import ThreadCall
+from sansmcp_local import ThreadCall
 
 from ..asgi.conftest import Host as AsgiHost
 from ..asgi.test_check_adapter import AsgiServers

@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 import sansmcp
 import sansmcp_asyncio
 from sansmcp.revisions import HANDSHAKE_VERSIONS, REVISIONS
-from sansmcp_otel import ClientObserver, ServerObserver, trace_handlers
+from sansmcp_telemetry import ClientObserver, ServerObserver, trace_handlers
 from sansmcp_tools import Tools
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"

@@ -17,7 +17,6 @@ import sansmcp_asyncio
 import sansmcp_auth
 import sansmcp_blocking
 import sansmcp_httpx
-import sansmcp_login
 import sansmcp_trio
 
 from ..ports import free_port
@@ -172,7 +171,7 @@ def test_a_program_gets_a_token_and_a_further_scope(
 
 
 def test_a_client_that_nobody_knows_registers_itself(issuer: AuthorizationServer, url: str) -> None:
-    with sansmcp_login.LoopbackLogin(open_browser=open_browser) as login:
+    with sansmcp_auth.LoopbackLogin(open_browser=open_browser) as login:
         authorization = sansmcp.Authorization(login=login, scopes="use read write")
         assert on_blocking(url, authorization=authorization)[0].endswith("ada: read use write")
 

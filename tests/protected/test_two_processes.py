@@ -19,7 +19,7 @@ import sansmcp_auth
 import sansmcp_blocking
 from sansmcp.auth.saved import Saved
 from sansmcp.credentials import CredentialsKey
-from sansmcp_login import FileCredentials
+from sansmcp_auth import FileCredentials
 
 from ..ports import free_port
 from .authorization_server import REDIRECT, AuthorizationServer, log_in
@@ -28,9 +28,9 @@ from .conftest import who_app
 pytestmark = pytest.mark.node
 
 PROGRAM = """
-import sys, sansmcp, sansmcp_blocking, sansmcp_login
+import sys, sansmcp, sansmcp_blocking, sansmcp_auth
 
-class Telling(sansmcp_login.FileCredentials):
+class Telling(sansmcp_auth.FileCredentials):
     def try_lock(self, key):
         is_locked = super().try_lock(key)
         if not is_locked:

@@ -52,7 +52,7 @@ def run(pytester: pytest.Pytester, source: str, *options: str) -> pytest.RunResu
 
 
 def again(pytester: pytest.Pytester, *options: str) -> pytest.RunResult:
-    return pytester.runpytest_subprocess("-p", "sansmcp_pytest.plugin", *options)
+    return pytester.runpytest_subprocess("-p", "sansmcp_pytest._plugin", *options)
 
 
 def test_a_test_is_run_once_for_each_seed(pytester: pytest.Pytester) -> None:
@@ -154,7 +154,7 @@ def test_an_async_test_is_told_what_to_do(pytester: pytest.Pytester) -> None:
 
 def test_who_does_not_use_it_pays_nothing() -> None:
     code = (
-        "import sys, pytest\nbefore = set(sys.modules)\nimport sansmcp_pytest.plugin\n"
+        "import sys, pytest\nbefore = set(sys.modules)\nimport sansmcp_pytest._plugin\n"
         "print(*sorted(name for name in set(sys.modules) - before if '_pytest.' not in name))"
     )
     printed = subprocess.run(

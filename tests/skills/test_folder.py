@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sansmcp.skills import MAX_BYTES, MAX_FILES, digest_of
-from sansmcp_skills import FolderSkill, SkillError, SkillFolder
+from sansmcp_local import FolderSkill, SkillError, SkillFolder
 
 
 def write(path: Path, text: str = "x") -> Path:
@@ -218,7 +218,7 @@ def test_the_limits_of_files_and_bytes(tmp_path: Path) -> None:
 def test_a_folder_that_cannot_be_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SkillError, match="nothing cannot be read: No such file"):
         scanned(tmp_path / "nothing")
-    monkeypatch.setattr("sansmcp_skills._folder._MAX_ENTRIES", 1)
+    monkeypatch.setattr("sansmcp_local._skill_folder._MAX_ENTRIES", 1)
     skill(tmp_path / "one")
     with pytest.raises(SkillError, match="more than 1 files"):
         scanned(tmp_path)

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sansmcp_skills import parse_frontmatter
+from sansmcp_local import parse_frontmatter
 
 
 def test_what_every_reader_reads_alike_has_a_type_and_the_rest_is_text() -> None:

@@ -134,8 +134,8 @@ def test_several_loops_at_once() -> None:
 
 @on_both
 def test_a_loop_is_woken_once_for_each_batch(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    from sansmcp_loop._asyncio import AsyncioLoop
-    from sansmcp_loop._trio import TrioLoop
+    from sansmcp_local._loop._asyncio import AsyncioLoop
+    from sansmcp_local._loop._trio import TrioLoop
 
     wakings: list[int] = []
     for kind in (AsyncioLoop, TrioLoop):

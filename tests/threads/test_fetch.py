@@ -18,9 +18,9 @@ from urllib.parse import urlsplit
 
 import pytest
 
-import sansmcp_threads
+import sansmcp_local
 from sansmcp import Disconnected, JsonRpcError, LocalProtocolError, RequestTimeout, ServerRequest
-from sansmcp_check.fake_server import Exchange, FakeServer, accept, echo, event
+from sansmcp_pytest._checks.fake_server import Exchange, FakeServer, accept, echo, event
 
 LEGACY = ("2025-11-25",)
 MOMENT = 20.0
@@ -48,14 +48,14 @@ def abortable(method: str, url: str, headers: list[tuple[str, str]], body: bytes
     with closing(http.client.HTTPConnection(place.netloc)) as connection:
         connection.connect()
         opened = connection.sock
-        sansmcp_threads.on_abort(lambda: opened.shutdown(socket.SHUT_RDWR))
+        sansmcp_local.on_abort(lambda: opened.shutdown(socket.SHUT_RDWR))
         connection.request(method, place.path, body, dict(headers))
         with connection.getresponse() as response:
-            sansmcp_threads.on_abort(None)
+            sansmcp_local.on_abort(None)
             return response.status, response.getheaders(), [response.read()]
 
 
-def call(client: sansmcp_threads.FetchClient, **arguments: Any) -> Any:
+def call(client: sansmcp_local.FetchClient, **arguments: Any) -> Any:
     return client.call_tool("tool", arguments, timeout=MOMENT)
 
 
@@ -76,7 +76,7 @@ def test_an_interrupt_ends_the_wait_and_cancels_the_call(interrupted: str) -> No
     raised = threading.Event()
     with (
         FakeServer({"tools/call": interrupt}) as server,
-        sansmcp_threads.connect(
+        sansmcp_local.connect_fetch(
             server.url, abortable, versions=LEGACY, standalone_stream=False
         ) as client,
     ):
@@ -94,7 +94,7 @@ def test_threads_share_a_client() -> None:
 
     with (
         FakeServer() as server,
-        sansmcp_threads.connect(
+        sansmcp_local.connect_fetch(
             server.url, fetch, versions=LEGACY, standalone_stream=False
         ) as client,
         ThreadPoolExecutor(20) as threads,
@@ -133,7 +133,7 @@ def test_a_function_that_answers_the_server_holds_nothing_up() -> None:
 
     with (
         FakeServer({"tools/call": ask, "answer": take}) as server,
-        sansmcp_threads.connect(
+        sansmcp_local.connect_fetch(
             server.url,
             fetch,
             request_handlers={"elicitation/create": elicit},
@@ -160,7 +160,7 @@ def test_what_fetch_raises_is_told() -> None:
 
     with (
         FakeServer() as server,
-        sansmcp_threads.connect(
+        sansmcp_local.connect_fetch(
             server.url, break_down, versions=LEGACY, standalone_stream=False
         ) as client,
         pytest.raises(Disconnected, match="a bug"),
@@ -178,7 +178,7 @@ def test_what_cannot_be_aborted_keeps_nobody() -> None:
 
     with FakeServer({"tools/call": hang}) as server:
         before = threading.active_count()
-        client = sansmcp_threads.connect(
+        client = sansmcp_local.connect_fetch(
             server.url, fetch, versions=LEGACY, standalone_stream=False
         )
         with pytest.raises(RequestTimeout):

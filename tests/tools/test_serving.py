@@ -19,7 +19,7 @@ import sansmcp_asgi
 import sansmcp_asyncio
 import sansmcp_blocking
 import sansmcp_httpx
-import sansmcp_logging
+import sansmcp_telemetry
 import sansmcp_trio
 import sansmcp_wsgi
 from sansmcp_pytest import Connect, Serve
@@ -116,7 +116,7 @@ def test_tools_are_an_app(adder: Tools) -> None:
     assert (adder.name, adder.version, adder.instructions) == ("adder", "1.0", "Adds.")
     server = sansmcp.Server(adder, new_token=lambda: "t" * 16)
     assert server.app is adder
-    handler = sansmcp_logging.send_logs(adder, "tests.tools.nothing")
+    handler = sansmcp_telemetry.send_logs(adder, "tests.tools.nothing")
     assert "logging/setLevel" in adder.handlers
     handler.close()
 

@@ -16,8 +16,8 @@ import sansmcp_blocking
 from sansmcp import LocalProtocolError
 from sansmcp.skills import EXTENSION
 from sansmcp.trace import Tracer
+from sansmcp_local import SkillFolder
 from sansmcp_pytest import Client, Connect
-from sansmcp_skills import SkillFolder
 from sansmcp_tools import Tools
 
 from .conftest import connect, in_revisions

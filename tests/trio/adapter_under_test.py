@@ -1,4 +1,4 @@
-"""The trio adapter, as the checks of sansmcp_check want it: a loop in a thread."""
+"""The trio adapter, as the checks of sansmcp_pytest want it: a loop in a thread."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import trio
 import sansmcp
 import sansmcp_trio
 from sansmcp.events import ClientEvent, Connected
-from sansmcp_check import Answer, Feature, stdio_app
+from sansmcp_pytest import Answer, Feature, stdio_app
 
 
 class _Pending:

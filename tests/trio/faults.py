@@ -18,7 +18,7 @@ from sansmcp.effects import AbortExchange, StoreAppend, Wake
 from sansmcp.events import CallCancelled, ClientResponseReceived, ServerRequestReceived
 from sansmcp.process import ProcessExited, StderrData
 from sansmcp.server.calls import RunningCall
-from sansmcp_check import client_checks, server_checks
+from sansmcp_pytest import client_checks, server_checks
 from sansmcp_trio._pool import Stream
 
 from .adapter_under_test import TrioClient, TrioClients, TrioServers

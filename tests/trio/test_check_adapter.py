@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from sansmcp_check import (
+from sansmcp_pytest import (
     Check,
     ClientUnderTest,
     ServerUnderTest,

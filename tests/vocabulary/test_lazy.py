@@ -22,27 +22,34 @@ def test_names_are_found_once_and_listed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("package", "name", "library", "extra"),
+    ("package", "name", "what", "library", "extra"),
     [
-        ("sansmcp_auth", "JwtVerifier", "joserfc", "auth"),
-        ("sansmcp_otel", "ClientObserver", "opentelemetry", "otel"),
-        ("sansmcp_trio", "serve", "trio", "trio"),
-        ("sansmcp.httptools_parser", "HTTP11", "httptools", "fast"),
+        ("sansmcp_auth", "JwtVerifier", "sansmcp_auth.JwtVerifier", "joserfc", "auth"),
+        (
+            "sansmcp_telemetry",
+            "ClientObserver",
+            "sansmcp_telemetry.ClientObserver",
+            "opentelemetry",
+            "otel",
+        ),
+        ("sansmcp_local", "SkillFolder", "The frontmatter of skills", "yaml", "skills"),
+        ("sansmcp_trio", "serve", "sansmcp_trio.serve", "trio", "trio"),
+        ("sansmcp.httptools_parser", "HTTP11", "sansmcp.httptools_parser", "httptools", "fast"),
     ],
 )
 def test_a_missing_extra_is_named(
-    monkeypatch: pytest.MonkeyPatch, package: str, name: str, library: str, extra: str
+    monkeypatch: pytest.MonkeyPatch, package: str, name: str, what: str, library: str, extra: str
 ) -> None:
     for module in [each for each in sys.modules if each.partition(".")[0] == library]:
         monkeypatch.delitem(sys.modules, module)
     for module in [
-        each for each in sys.modules if each.startswith((package, "sansmcp_loop._trio"))
+        each for each in sys.modules if each.startswith((package, "sansmcp_local._loop._trio"))
     ]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, library, None)
     with pytest.raises(ImportError) as caught:
         getattr(import_module(package), name)
-    assert str(caught.value) == f"{package} needs the extra: pip install 'sansmcp[{extra}]'"
+    assert str(caught.value) == f"{what} needs the extra: pip install 'sansmcp[{extra}]'"
 
 
 def test_another_missing_module_is_told_as_it_is() -> None:

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 
 import sansmcp
 import sansmcp_blocking
-import sansmcp_threads
+import sansmcp_local
 
 PROMPT = 10.0
 """Seconds; a wait that Ctrl-C does not end lasts some forty, until a timeout of its client."""
@@ -55,7 +55,7 @@ def fetch(method: str, url: str, headers: list[tuple[str, str]], body: bytes | N
     return response.status, response.getheaders(), iter(lambda: response.read1(65536), b"")
 
 
-def interrupt(client: sansmcp_threads.ConcurrentClient) -> None:
+def interrupt(client: sansmcp_local.ConcurrentClient) -> None:
     """Wait for a call that does not end, and use the client after Ctrl-C."""
     try:
         # A thread, so that the main thread waits when Ctrl-C comes.
@@ -94,7 +94,7 @@ def main(kind: str) -> None:
             except KeyboardInterrupt:
                 print_interrupted()
         elif kind == "threads":
-            with sansmcp_threads.connect(server.url, fetch, standalone_stream=False) as client:
+            with sansmcp_local.connect_fetch(server.url, fetch, standalone_stream=False) as client:
                 interrupt(client)
         else:
             with sansmcp_blocking.connect(server.url, standalone_stream=False) as client:

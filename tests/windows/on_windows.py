@@ -24,7 +24,7 @@ import sansmcp_asyncio
 import sansmcp_blocking
 import sansmcp_local
 from sansmcp import CredentialsKey, Disconnected, LocalProtocolError, ProcessEnded
-from sansmcp_login import FileCredentials
+from sansmcp_auth import FileCredentials
 from sansmcp_stores import SqliteStore
 
 PATIENCE = 120.0

@@ -9,7 +9,7 @@ import pytest
 
 import sansmcp
 from sansmcp.types import Unpack
-from sansmcp_check import (
+from sansmcp_pytest import (
     Check,
     Feature,
     Running,

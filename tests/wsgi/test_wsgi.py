@@ -243,7 +243,7 @@ def test_no_stream_holds_a_thread_unless_it_is_wanted(host: Host, world: ToolApp
 
 FORKS = """
 import os, sys, threading
-from sansmcp_threads import _thread_pool
+from sansmcp_local._threads import _thread_pool
 
 _thread_pool._IDLE_THREAD_TIMEOUT = 3600.0
 workers = _thread_pool.ThreadPool(1)

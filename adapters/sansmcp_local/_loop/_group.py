@@ -13,8 +13,10 @@ import attrs
 import sansmcp
 from sansmcp.base_client import OnProgress
 from sansmcp.types import Self, Unpack
-from sansmcp_local import ConfiguredServer, ConnectSettings, ServerGroup
 
+from .._client import ConnectSettings
+from .._mcp_servers import ServerGroup
+from .._server_files import ConfiguredServer
 from ._client import Client
 from ._loops import Event, current_loop
 from ._machine import PendingResult

@@ -21,7 +21,9 @@ from sansmcp.drivers.client import RequestHandler
 from sansmcp.events import ClientEvent, Reconnecting
 from sansmcp.messages import Params
 from sansmcp.types import Self, Unpack, escape_controls, shown_call
-from sansmcp_local import ki_protected, ki_unprotected, log_first_failure, log_unexpected
+
+from .._interrupts import ki_protected, ki_unprotected
+from .._log import log_first_failure, log_unexpected
 
 _logger = logging.getLogger("sansmcp")
 
@@ -30,7 +32,7 @@ Converted = TypeVar("Converted")
 TaskHandle: TypeAlias = sansmcp.TaskHandle[Any, None]
 
 
-class Client(sansmcp.ClientDriver[Any, None]):
+class ThreadClient(sansmcp.ClientDriver[Any, None]):
     """A blocking client. While a method waits, it runs everything else the client has to do."""
 
     def __init__(
@@ -256,7 +258,7 @@ class Client(sansmcp.ClientDriver[Any, None]):
             ModuleNotFoundError: the extra is not installed.
             CallError, JsonRpcError: as in :meth:`call`.
         """
-        from sansmcp_skills import parse_frontmatter
+        from .._frontmatter import parse_frontmatter
 
         uri = sansmcp.skills.file_uri(skill, path, self.core.target)
         return sansmcp.skills.verified(skill, uri, self.read_resource(uri), parse_frontmatter)
@@ -431,7 +433,7 @@ class PendingCall(PendingResult):
         self._client.cancel(self)
 
 
-class ConcurrentClient(Client):
+class ConcurrentClient(ThreadClient):
     """A blocking client that can have several requests in flight at once."""
 
     def start_call(

@@ -8,7 +8,7 @@ from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
 
-from sansmcp_local import handlers_restored, on_signals
+from .._signals import handlers_restored, on_signals
 
 
 @contextmanager

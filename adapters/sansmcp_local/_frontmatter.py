@@ -11,7 +11,10 @@ import json
 import re
 from typing import Any, ClassVar, cast
 
-import yaml
+from sansmcp import _lazy
+
+with _lazy.needing("The frontmatter of skills", "skills", "yaml"):
+    import yaml
 
 _MAX_CHARACTERS = 32 * 1024
 """Characters of a frontmatter. PyYAML reads some 100,000 in a second."""

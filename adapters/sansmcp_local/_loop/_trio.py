@@ -14,7 +14,7 @@ _logger = logging.getLogger("sansmcp")
 
 
 class TrioTimer:
-    """See :class:`~sansmcp_loop.DeadlineTimer`.
+    """See :class:`~sansmcp_local.DeadlineTimer`.
 
     A system task, started by the first :meth:`set`, sleeps until the deadline. If the deadline has
     become later meanwhile, it sleeps again.
@@ -55,7 +55,7 @@ class TrioTimer:
 
 
 class TrioLoop:
-    """See :class:`~sansmcp_loop.Loop`."""
+    """See :class:`~sansmcp_local.Loop`."""
 
     def __init__(self) -> None:
         self._token = trio.lowlevel.current_trio_token()

@@ -15,15 +15,11 @@ from sansmcp.drivers.client import RequestHandler
 from sansmcp.effects import AbortExchange, OpenExchange, TransportEffect
 from sansmcp.http import ResponsePart, Unsent
 from sansmcp.types import Unpack
-from sansmcp_local import (
-    connect_failure,
-    explains,
-    interrupts_kept,
-    ki_unprotected,
-    new_client,
-    wait_in_parts,
-)
 
+from .._client import new_client
+from .._failures import connect_failure
+from .._interrupts import interrupts_kept, ki_unprotected, wait_in_parts
+from .._options import explains
 from ._client import ConcurrentClient, check_plain
 from ._thread_pool import ThreadPool
 
@@ -256,7 +252,7 @@ class FetchClient(ConcurrentClient):
 
 
 @explains(sansmcp.ClientOptions)
-def connect(
+def connect_fetch(
     url: str,
     fetch: Fetch,
     *,

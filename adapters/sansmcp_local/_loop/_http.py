@@ -13,8 +13,8 @@ from sansmcp import Idle
 from sansmcp.effects import Abort, ExchangeEffect, SendBody, SendEnd, SendHead
 from sansmcp.http import RequestPart
 from sansmcp.types import assert_never
-from sansmcp_local import ServerParts
 
+from .._machine import ServerParts
 from ._loops import Task, current_loop
 from ._serving import RunningServer
 

@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 
 import sansmcp
-from sansmcp_loop import Loop, current_loop
+from sansmcp_local import Loop, current_loop
 
 _NUMBERS = {
     "debug": logging.DEBUG,

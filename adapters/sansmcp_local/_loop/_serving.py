@@ -11,8 +11,9 @@ import sansmcp
 from sansmcp.app import Handler
 from sansmcp.events import ClientResponseReceived, ServerEvent
 from sansmcp.types import escape_controls
-from sansmcp_local import DriverOptions, log_event, log_unexpected
 
+from .._log import log_event, log_unexpected
+from .._machine import DriverOptions
 from ._loops import Loop
 from ._machine import PendingResult, TimeoutScheduler
 from ._threads import HandlerThreads

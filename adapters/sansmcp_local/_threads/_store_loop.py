@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from sansmcp_local import log_unexpected
+from .._log import log_unexpected
 
 if TYPE_CHECKING:
     import asyncio  # else imported when an asynchronous store is used: most servers have none

@@ -1,17 +1,4 @@
-"""Checks that an adapter meets its obligations, over real sockets and processes.
-
-The checks act as the peer, well-behaved or broken. They get the adapter as a *subject*: a
-:class:`ClientUnderTest` or a :class:`ServerUnderTest`. With pytest, write this test file::
-
-    @pytest.mark.parametrize("check", client_checks(), ids=str)
-    def test_client(check: Check[ClientUnderTest]) -> None:
-        check(MySubject())
-
-A check raises AssertionError with what it observed, and the obligation that the adapter broke.
-If an adapter does not support a feature, name it in the subject's ``lacks``; the checks that need
-it raise ``unittest.SkipTest`` with that reason. The checks need only a loopback interface, and each
-takes a few seconds at most.
-"""
+"""The checks of adapters, by what they check: those of clients and those of servers."""
 
 from . import (
     client_calls,

@@ -18,8 +18,9 @@ from sansmcp.effects import StoreEffect, StoreWatch
 from sansmcp.events import ClientResponseReceived, ServerEvent
 from sansmcp.messages import Params
 from sansmcp.types import escape_controls
-from sansmcp_local import ServerParts, log_event, log_unexpected
 
+from .._log import log_event, log_unexpected
+from .._machine import ServerParts
 from ._call import Call
 from ._store_loop import StoreLoop
 from ._thread_pool import ThreadPool

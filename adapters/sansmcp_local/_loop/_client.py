@@ -31,9 +31,9 @@ from sansmcp.effects import (
 from sansmcp.events import ClientEvent, Reconnecting, ServerRequestCancelled
 from sansmcp.messages import Params, RequestId
 from sansmcp.types import Self, Unpack, escape_controls
-from sansmcp_local import log_first_failure, log_unexpected
-from sansmcp_threads import ThreadPool
 
+from .._log import log_first_failure, log_unexpected
+from .._threads._thread_pool import ThreadPool
 from ._loops import Event, Loop, Task
 from ._machine import PendingResult, TimeoutScheduler
 
@@ -345,7 +345,7 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
             ModuleNotFoundError: the extra is not installed.
             CallError, JsonRpcError: as in :meth:`call`.
         """
-        from sansmcp_skills import parse_frontmatter
+        from .._frontmatter import parse_frontmatter
 
         uri = sansmcp.skills.file_uri(skill, path, self.core.target)
         return sansmcp.skills.verified(skill, uri, await self.read_resource(uri), parse_frontmatter)

@@ -11,14 +11,16 @@ from typing import Any, TypeVar, overload
 import sansmcp
 from sansmcp.base_client import OnProgress
 from sansmcp.types import Self, Unpack
-from sansmcp_local import ConfiguredServer, ConnectSettings, ServerGroup
 
-from ._client import Client
+from .._client import ConnectSettings
+from .._mcp_servers import ServerGroup
+from .._server_files import ConfiguredServer
+from ._client import ThreadClient
 
 Converted = TypeVar("Converted")
 
 
-class ClientGroup(ServerGroup[Client]):
+class ThreadClientGroup(ServerGroup[ThreadClient]):
     """The servers of an ``mcpServers`` file: ``with ClientGroup(file) as group:``.
 
     The block begins with connecting to them one after the other, so that Ctrl-C interrupts it as
@@ -30,7 +32,7 @@ class ClientGroup(ServerGroup[Client]):
     @abstractmethod
     def _connect(
         self, server: ConfiguredServer, settings: ConnectSettings
-    ) -> AbstractContextManager[Client]:
+    ) -> AbstractContextManager[ThreadClient]:
         """Call ``connect()`` of the adapter."""
 
     def __enter__(self) -> Self:

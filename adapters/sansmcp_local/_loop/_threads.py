@@ -14,8 +14,9 @@ import sansmcp
 from sansmcp.app import Handler
 from sansmcp.events import ClientResponseReceived
 from sansmcp.messages import Params
-from sansmcp_threads import Call, ThreadPool
 
+from .._threads._call import Call
+from .._threads._thread_pool import ThreadPool
 from ._loops import Loop
 
 

@@ -17,7 +17,7 @@ bytes(1 << 19)
 
 
 class AsyncioTask:
-    """See :class:`~sansmcp_loop.Task`."""
+    """See :class:`~sansmcp_local.Task`."""
 
     def __init__(self, task: asyncio.Task[None]) -> None:
         self.task = task
@@ -31,7 +31,7 @@ class AsyncioTask:
 
 
 class AsyncioTimer:
-    """See :class:`~sansmcp_loop.DeadlineTimer`.
+    """See :class:`~sansmcp_local.DeadlineTimer`.
 
     A deadline that becomes later keeps its asyncio timer, which is set again when it expires.
     """
@@ -70,12 +70,12 @@ class AsyncioTimer:
 
 
 class AsyncioLoop:
-    """See :class:`~sansmcp_loop.Loop`."""
+    """See :class:`~sansmcp_local.Loop`."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self.now = self._loop.time
-        """See :meth:`~sansmcp_loop.Loop.now`; the method of the loop itself."""
+        """See :meth:`~sansmcp_local.Loop.now`; the method of the loop itself."""
         self._tasks: set[asyncio.Task[None]] = set()
         """References that keep tasks alive; asyncio itself has only weak ones."""
 
