@@ -21,17 +21,15 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..auth.options import Authorization
 from ..codecs import json, jsonrpc
 from ..codecs.headers import Headers
 from ..codecs.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, is_request_id
-from ..codecs.sse import SseEvent
 from ..effects import (
     AuthEffect,
     ClientEffect,
-    SignJwt,
 )
 from ..errors import (
     AuthorizationFailed,
@@ -48,7 +46,6 @@ from ..errors import (
     error_response,
 )
 from ..events import (
-    AuthorizationNeeded,
     CallCompleted,
     CallFailed,
     ClientEvent,
@@ -57,19 +54,15 @@ from ..events import (
     MessageUndelivered,
     ProgressReceived,
     ProtocolViolation,
-    Reconnecting,
     ServerNotified,
     ServerRequestCancelled,
     ServerRequestReceived,
     SessionExpired,
-    StandaloneStreamClosed,
     StderrLine,
 )
-from ..http import ResponseHead, ResponsePart, Unsent, Url
-from ..limits import Limits
+from ..http import ResponsePart, Url
 from ..messages import (
     ErrorResponse,
-    Message,
     Notification,
     Params,
     Request,
@@ -97,17 +90,8 @@ from .call_keys import (
     cancellation_by,
 )
 from .child_process import ChildProcess
-from .exchange import (
-    Discarding,
-    Exchange,
-    ForDelete,
-    ForEventStream,
-    ForPost,
-    ForRequest,
-    ForStandaloneStream,
-    Purpose,
-)
-from .http_heads import HttpRequest, Refusal
+from .event_queue import EventQueue
+from .http_heads import Refusal
 from .input import ServerRequests
 from .message_decoder import MessageDecoder
 from .message_encoder import MessageEncoder
@@ -123,10 +107,10 @@ from .outcomes import (
     Ask,
     BecameTask,
     Confirm,
-    Continue,
     Delivered,
     Ended,
     EndpointFound,
+    EndpointOnPost,
     EventStreamLost,
     Failed,
     Flooded,
@@ -139,13 +123,10 @@ from .outcomes import (
     NeedsInput,
     NeedsTools,
     NeedsVersion,
-    NextAttempt,
     NoEndpoint,
     OpenEventStream,
     OpeningOutcome,
-    OtherEvent,
     OwnAnswer,
-    PingFailed,
     PostDelayed,
     PostOutcome,
     Probe,
@@ -153,56 +134,55 @@ from .outcomes import (
     ProcessFinished,
     ProcessLogged,
     ProcessUseless,
-    ReaderOutcome,
     Ready,
+    Redirected,
     Refused,
     Reply,
     ResponseBuffered,
     Restart,
-    Resume,
     Retry,
     RoundDone,
     RoundFailed,
     RoundStarted,
     Send,
-    SendPing,
+    SessionEnded,
     SessionOver,
     Sleep,
-    StreamOutcome,
     TaskInputDone,
     TaskOver,
     TaskReported,
     ToolsListed,
-    TurnDone,
     Undelivered,
 )
 from .post import INITIALIZED, Posts
 from .procedures import Procedures
-from .reader import ResponseReader
 from .request import CallTimeouts, PendingRequest, StepAnswer, encode_without_meta
 from .request_table import RequestTable
-from .silence import Renew, Silence, Silent
-from .stream import SHARED, Stream, StreamKind
+from .silence import Silence
+from .stream_factory import StreamFactory, idle_limit
 from .task import TASK_METHOD, FollowedTask, task_id_of
 from .tool_headers import ToolHeaders
 from .transports.http import (
-    AuthorizationSteps,
     FlowEnded,
     Held,
     HttpExchanges,
     Released,
-    Unauthorized,
     authorizing_for,
+)
+from .transports.http_link import HttpLink
+from .transports.http_requests import HttpRequests
+from .transports.link import (
+    Deliveries,
+    Delivery,
+    DeliveryOutcome,
+    Link,
+    SessionOutcome,
 )
 from .transports.stdio import Stdio, StdioOutcome
 from .unread import Unread
 
-if TYPE_CHECKING:
-    from .authorizing import Authorizing
-    from .legacy.cursor import Cursor
-    from .legacy.turn import Turn
-    from .transports.http_sse import HttpSse
-    from .transports.standalone import StandaloneOutcome, StandaloneStream
+_MESSAGES = (Request, Notification, Response, ErrorResponse, Invalid)
+"""What comes as a message, right or wrong."""
 
 _ONLY = 0
 """The number of a timer that exists only once."""
@@ -213,6 +193,7 @@ class Client:
 
     Attributes:
         http11: the setting of that name, for connections of this client.
+        limits: the bounds of this client.
     """
 
     # CPython 3.11 looks attributes up quickly in slots, and in instances with at most 30 of them.
@@ -220,33 +201,26 @@ class Client:
         "__dict__",
         "__weakref__",
         "_cache",
-        "_cursor",
         "_effects",
         "_encoder",
         "_error",
         "_events",
         "_http",
-        "_http_sse",
-        "_is_full",
-        "_jitter",
         "_keys",
+        "_link",
         "_now",
         "_observer",
         "_opening",
         "_opening_request",
         "_options",
         "_pipes",
-        "_posts",
         "_procedures",
         "_requests",
         "_server_requests",
-        "_silence",
-        "_standalone",
-        "_stdio",
         "_timers",
-        "_turns",
         "_unread",
         "http11",
+        "limits",
     )
 
     _url_on_pipes: Url | None = None
@@ -283,15 +257,14 @@ class Client:
         """
         check_settings(settings, "Client", ClientSettings.__optional_keys__, "a client")
         options = self._options = ClientOptions(**settings)
-        self._jitter = jitter
         url = _url_of(target) if isinstance(target, str) else self._url_on_pipes
         command = () if isinstance(target, str) else command_of(target)
         self._observer, self.http11 = both(options.trace, options.observer), options.http11
+        self.limits = options.limits
         self._now = 0.0
         self._effects: deque[ClientEffect] = deque()
-        self._events: deque[ClientEvent] = deque()
+        self._events = EventQueue(options.limits.max_queued_events)
         self._timers = TimerTable()
-        self._is_full = False
         self._error: CallError | None = None
         self._opening = Opening(
             options,
@@ -302,41 +275,55 @@ class Client:
         )
         self._requests = RequestTable()
         self._opening_request: PendingRequest | None = None
-        self._standalone: StandaloneStream | None = None
         self._keys = CallKeys(random_bytes if options.reclaim else None, options.reconnect, jitter)
         self._server_requests = ServerRequests(options.limits, options.capabilities)
-        self._turns: dict[RequestId, Turn] = {}
         self._cache = Cache(options.limits, options.cache)
-        messages = MessageDecoder(options.limits, options.strict)
         self._unread = Unread()
+        self._encoder = MessageEncoder(options, None if url is None else ToolHeaders())
+        self._procedures = Procedures(
+            options, jitter, self._encoder, self._keys, self._opening.reset_session_losses
+        )
+        messages = MessageDecoder(options.limits, options.strict)
+        authorizing = authorizing_for(
+            options, url if isinstance(target, str) else None, random_bytes, wall_clock
+        )
+        exchanges = HttpExchanges(
+            url, options, messages, self._encoder, self._effects, self._timers, authorizing
+        )
+        self._http = self._http_link(exchanges, jitter)
+        self._link: Link = self._http
         self._pipes: Stdio | None = None
         """The server process; None if the server is at a URL."""
         if not isinstance(target, str):
             process = ChildProcess(command, options.close_timeout)
-            self._pipes = Stdio(process, messages, self._effects, self._timers)
-        self._stdio = self._pipes if url is None else None
-        """The same if messages are lines on its pipes; None for HTTP."""
-        self._encoder = MessageEncoder(options, ToolHeaders() if self._stdio is None else None)
-        self._procedures = Procedures(
-            options, jitter, self._encoder, self._keys, self._opening.reset_session_losses
-        )
-        authorizing = authorizing_for(
-            options, url if isinstance(target, str) else None, random_bytes, wall_clock
-        )
-        self._http = HttpExchanges(
-            url, options, messages, self._encoder, self._effects, self._timers, authorizing
-        )
-        self._posts = Posts(
-            options.limits, options.reconnect, jitter, self._http, self._encoder, self._timers
-        )
-        self._silence = Silence(self._requests, self._http, self._timers)
-        self._http_sse: HttpSse | None = None
-        """The event stream of HTTP+SSE; None if there is none."""
-        self._cursor: type[Cursor] | None = None
-        if options.handshake_versions:  # else not even imported
-            from .legacy.cursor import Cursor
+            self._pipes = Stdio(
+                process, messages, self._effects, self._timers, self._encoder, self._events
+            )
+            if url is None:
+                self._link = self._pipes
 
-            self._cursor = Cursor
+    def _http_link(self, exchanges: HttpExchanges, jitter: Callable[[], float]) -> HttpLink:
+        options, requests, encoder, timers = (
+            self._options,
+            self._requests,
+            self._encoder,
+            self._timers,
+        )
+        streams = StreamFactory(encoder, jitter)
+        silence = Silence(requests, exchanges, timers)
+        return HttpLink(
+            exchanges,
+            Posts(options.limits, options.reconnect, jitter, exchanges, encoder, timers),
+            HttpRequests(
+                exchanges, requests, encoder, streams, silence, timers, self._events, self._unread
+            ),
+            requests,
+            streams,
+            silence,
+            timers,
+            self._events,
+            self._unread,
+        )
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.shown}>"
@@ -346,7 +333,7 @@ class Client:
         """The URL or the command, without what may be secret."""
         if self._pipes is not None:
             return self._pipes.shown
-        return "" if self._http.url is None else self._http.url.shown
+        return "" if self._http.exchanges.url is None else self._http.exchanges.url.shown
 
     @property
     def shown(self) -> str:
@@ -359,11 +346,6 @@ class Client:
     def authorization(self) -> Authorization | None:
         """The setting of that name, for the driver."""
         return self._options.authorization
-
-    @property
-    def limits(self) -> Limits:
-        """The bounds of this client."""
-        return self._options.limits
 
     @property
     def state(self) -> ClientState:
@@ -399,13 +381,13 @@ class Client:
         transports: tuple[str, ...] = (self._transport_on_pipes,)
         if self._pipes is None:
             transports = self._options.known_servers.plan(
-                str(self._http.url), self._options.usable_transports
+                str(self._http.exchanges.url), self._options.usable_transports
             )
         else:
             self._pipes.start()
-        if self._http.authorizing is not None:
-            self._http.authorizing.flow.start(now)
-            self._on_authorization(self._http.run_flow(now))
+        if self._http.exchanges.authorizing is not None:
+            self._http.exchanges.authorizing.flow.start(now)
+            self._receive(self._http.run_flow(now))
         self._on_opening(self._opening.start(transports, now))
 
     def log_out(self, *, now: float) -> None:
@@ -420,17 +402,17 @@ class Client:
         Source: RFC 7009.
         """
         self._check_new()
-        authorizing = self._http.authorizing
+        authorizing = self._http.exchanges.authorizing
         if authorizing is None:
             raise LocalProtocolError(
                 "log_out() needs the setting authorization, and a server at an http or https URL"
             )
         self._now = now
         authorizing.flow.log_out(now)
-        self._on_authorization(self._http.run_flow(now))
+        self._receive(self._http.run_flow(now))
 
     def _check_new(self) -> None:
-        state, authorizing = self._opening.state, self._http.authorizing
+        state, authorizing = self._opening.state, self._http.exchanges.authorizing
         if state is not OpeningState.NEW:
             raise LocalProtocolError(
                 f"start() was called before: the client is {state.name.lower()}"
@@ -634,8 +616,8 @@ class Client:
                 "Cannot send a notification before the session is open; wait for Connected"
             )
         params, _ = _checked_params(method, params, meta)
-        if self._posts.is_full:
-            raise LocalProtocolError(self._posts.why_full)
+        if self._http.posts.is_full:
+            raise LocalProtocolError(self._http.posts.why_full)
         self._now = now
         self._post(Notification(method, params))
 
@@ -687,10 +669,10 @@ class Client:
             pending. An attacker may have made it; wait for another.
         """
         self._now = now
-        if self._http.authorizing is None:
+        if self._http.exchanges.authorizing is None:
             return False
-        is_ours = self._http.authorizing.flow.redirected(redirect, now)
-        self._on_authorization(self._http.run_flow(now))
+        is_ours = self._http.exchanges.authorizing.flow.redirected(redirect, now)
+        self._receive(self._http.run_flow(now))
         return is_ours
 
     def login_failed(self, reason: str, *, now: float) -> None:
@@ -699,35 +681,19 @@ class Client:
         The requests that wait fail with AuthorizationFailed. Without a login nothing changes.
         """
         self._now = now
-        if self._http.authorizing is not None:
-            self._http.authorizing.flow.login_failed(reason, now)
-            self._on_authorization(self._http.run_flow(now))
+        if self._http.exchanges.authorizing is not None:
+            self._http.exchanges.authorizing.flow.login_failed(reason, now)
+            self._receive(self._http.run_flow(now))
 
     def auth_completed(self, effect: AuthEffect, result: Any, *, now: float) -> None:
         """Report the result of an effect of the authorization. Pull effects afterwards."""
         self._now = now
-        authorizing = self._http.authorizing
-        assert authorizing is not None
-        number = authorizing.signed(effect) if isinstance(effect, SignJwt) else None
-        if number is not None:
-            self._http.send_signed(number, str(result), now)
-        else:
-            authorizing.flow.completed(effect, result, now)
-            self._on_authorization(self._http.run_flow(now))
+        self._receive(self._http.auth_completed(effect, result, now))
 
     def auth_failed(self, effect: AuthEffect, reason: str, *, now: float) -> None:
         """Report that an effect of the authorization cannot be performed, and why."""
         self._now = now
-        authorizing = self._http.authorizing
-        assert authorizing is not None
-        number = authorizing.signed(effect) if isinstance(effect, SignJwt) else None
-        if number is not None:
-            text = f"Authorization failed: a JWT cannot be signed: {reason}"
-            error = AuthorizationFailed(text, reason="effect_failed")
-            self._on_authorization(self._http.fail_held(number, error))
-        else:
-            authorizing.flow.effect_failed(effect, reason, now)
-            self._on_authorization(self._http.run_flow(now))
+        self._receive(self._http.auth_failed(effect, reason, now))
 
     def close(self, reason: str = "the client was closed", *, now: float) -> None:
         """End the session. Running calls fail with RequestCancelled, and their tasks are cancelled.
@@ -757,33 +723,10 @@ class Client:
         A part of an exchange that has ended or was aborted is ignored.
         """
         self._now = now
-        found, authorizing = self._http.open_exchanges.get(exchange), self._http.authorizing
-        if found is None:
-            if authorizing is not None and exchange == authorizing.exchange:
-                authorizing.flow.receive(part, now)
-                self._on_authorization(self._http.run_flow(now))
-        else:
-            if self._observer is not None:
-                self._observer.part_received(exchange, part)
-            reader = found.reader
-            has_more = reader.receive(part)
-            if reader.has_cookies:
-                self._http.take_cookies(found, now)
-            if authorizing is not None and isinstance(part, ResponseHead):
-                assert found.attempt is not None
-                authorizing.flow.responded(found.attempt, str(found.request.url), part)
-            if found.stream is not None and reader.is_stream and isinstance(part, ResponseHead):
-                found.stream.opened(now)
-            if has_more:
-                self._process_exchange(exchange)
-            stream = found.stream
-            if stream is not None and stream.is_watched:
-                if reader.is_stream:
-                    self._silence.restart(stream, now)
-                    if stream.kind is StreamKind.SESSION:
-                        self._end_ping()
-                else:
-                    stream.heard_at = now
+        if self._observer is not None and exchange in self._http.exchanges.open_exchanges:
+            self._observer.part_received(exchange, part)
+        for owner, outcome in self._http.receive(exchange, part, now):
+            self._on_delivery(owner, outcome)
 
     def receive_process_part(self, part: ProcessPart, *, now: float) -> None:
         """Feed a part of the server process (StartProcess). Pull effects and events afterwards.
@@ -814,28 +757,28 @@ class Client:
             The effect. If there is none, ``Idle.NEED_DATA``, or ``Idle.PAUSED`` if no response, and
             no output of the process, must be read until the application has taken events.
         """
-        if self._http.authorizing is not None:
-            self._admit(self._http.authorizing)
+        if self._http.exchanges.authorizing is not None:
+            self._receive(self._http.admit(self._now))
         if self._effects:
             effect = self._effects.popleft()
             if self._observer is not None:
                 self._observer.effect_pulled(effect)
             return effect
-        return Idle.PAUSED if self._has_enough_events() else Idle.NEED_DATA
+        return Idle.PAUSED if self._events.is_full() else Idle.NEED_DATA
 
     def next_event(self) -> ClientEvent | Idle:
         """Remove and return the next event, or ``Idle.NEED_DATA`` if there is none."""
         if not self._events:
             return Idle.NEED_DATA
-        was_full = self._has_enough_events()
+        was_full = self._events.is_full()
         event = self._events.popleft()
         if self._observer is not None:
             self._observer.event_pulled(event)
-        if was_full and not self._has_enough_events():
-            for number in tuple(self._http.open_exchanges):
-                self._process_exchange(number)
-            if self._stdio is not None:
-                self._process_lines(self._stdio)
+        if was_full and not self._events.is_full():
+            for number in tuple(self._http.exchanges.open_exchanges):
+                self._receive(self._http.read(number, self._now))
+            if isinstance(self._link, Stdio):
+                self._process_lines(self._link)
         return event
 
     def drive(
@@ -861,7 +804,7 @@ class Client:
 
     def next_deadline(self) -> float | None:
         """Return when to call :meth:`handle_timeout`, on the clock of ``now``; None for never."""
-        authorizing = self._http.authorizing
+        authorizing = self._http.exchanges.authorizing
         has_effects = self._effects or (authorizing is not None and authorizing.arrived)
         return self._now if has_effects else self._timers.next_deadline()
 
@@ -879,34 +822,34 @@ class Client:
             match timer:
                 case Timer.REQUEST:
                     self._call_timed_out(self._requests.calls[key])
-                case Timer.RECONNECT if key == SHARED:
-                    assert self._standalone is not None
-                    self._standalone.due(now)
                 case Timer.RECONNECT:
-                    self._reconnect(self._requests.get(key))
+                    self._receive_one(self._http.reconnect(key, now))
                 case Timer.REPEAT:
                     self._go_on(self._requests.calls[key])
                 case Timer.STREAM_IDLE:
-                    can_tell = is_reading and not self._has_enough_events()
-                    self._silence_due(key, can_tell=can_tell)
+                    can_tell = is_reading and not self._events.is_full()
+                    is_ready = self._opening.is_ready
+                    self._receive_one(
+                        self._http.silence_due(key, now, can_tell=can_tell, is_ready=is_ready)
+                    )
                 case Timer.OPENING:
                     self._on_opening(self._opening.due(now, self._printed()))
                 case Timer.TASK_POLL:
                     self._task_due(self._requests.calls[key])
                 case Timer.POST:
-                    self._after_post(self._posts.due(key, now))
+                    self._receive_one(self._http.post_due(key, now))
                 case Timer.DISCARD_RESPONSE:
-                    self._http.abort(key)
+                    self._http.exchanges.abort(key)
                 case Timer.CLOSE:
                     self._closed()
                 case Timer.AUTHORIZATION:
-                    assert self._http.authorizing is not None
-                    self._http.authorizing.flow.due(now)
-                    self._on_authorization(self._http.run_flow(now))
+                    assert self._http.exchanges.authorizing is not None
+                    self._http.exchanges.authorizing.flow.due(now)
+                    self._receive(self._http.run_flow(now))
                 case _:
                     assert timer is Timer.PROCESS
                     assert self._pipes is not None
-                    is_held = self._has_enough_events()
+                    is_held = self._events.is_full()
                     is_closing = self._opening.is_closed
                     outcome = self._pipes.due(now, is_closing=is_closing, is_held=is_held)
                     self._on_process(self._pipes, outcome)
@@ -933,7 +876,9 @@ class Client:
                 self._keys.opened(event.capabilities)
                 for call in tuple(self._requests.calls.values()):
                     self._go_on(call)
-                self._open_standalone_stream()
+                has_one = agreed.revision.standalone_stream and not self._link.is_shared
+                if has_one and self._options.standalone_stream and self._opening.is_ready:
+                    self._http.open_standalone_stream(self._now)
             case _:
                 self._discard_session()
                 self._start_opening_step(outcome)
@@ -953,20 +898,12 @@ class Client:
                 self._send_own(Kind.INITIALIZE, INITIALIZE, params)
             case OpenEventStream():
                 self._encoder.agree(Agreed())
-                self._open_event_stream()
+                self._http.open_event_stream(self.limits, self._now)
             case Retry():
                 self._encoder.agree(Agreed())
                 self._events.append(outcome.as_event(None))
             case _ as impossible:
                 assert_never(impossible)
-
-    def _open_event_stream(self) -> None:
-        """Open the event stream of HTTP+SSE."""
-        from .transports.http_sse import HttpSse
-
-        stream = self._shared_stream(None, StreamKind.SESSION)
-        self._http_sse = HttpSse(stream, self._http, self._timers)
-        self._http_sse.open(self._now)
 
     def _send_own(self, kind: Kind, method: str, params: Params | None) -> None:
         request = self._opening_request = self._requests.add_own(kind, method, params)
@@ -987,35 +924,6 @@ class Client:
 
     def _arm_opening(self) -> None:
         self._timers.set(Timer.OPENING, _ONLY, self._opening.deadline)
-
-    def _open_standalone_stream(self) -> None:
-        """Open the standalone stream, if the revision has one and the settings allow it."""
-        has_one = self._encoder.agreed.revision.standalone_stream and not self._opening.is_shared
-        if has_one and self._options.standalone_stream and self._opening.is_ready:
-            from .transports.standalone import StandaloneStream
-
-            stream = self._shared_stream(self._new_cursor(), StreamKind.STANDALONE)
-            self._standalone = StandaloneStream(stream, self._http, self._silence, self._timers)
-            self._standalone.connect(self._now)
-
-    def _shared_stream(self, cursor: Cursor | None, kind: StreamKind) -> Stream:
-        """Return a stream that belongs to no request."""
-        return Stream(
-            SHARED,
-            self._options.reconnect,
-            self._jitter,
-            cursor,
-            can_restart=cursor is not None,
-            idle_limit=self.limits.stream_idle_timeout,
-            kind=kind,
-        )
-
-    def _new_cursor(self) -> Cursor | None:
-        """Return where a new stream begins; None if it cannot be resumed at this revision."""
-        if not self._encoder.agreed.revision.resumption:
-            return None
-        assert self._cursor is not None
-        return self._cursor(self.limits.max_seen_event_ids)
 
     # The end of a session, and of the client
 
@@ -1065,18 +973,9 @@ class Client:
         self._timers.stop(Timer.OPENING, _ONLY)
         for id in self._server_requests.clear():
             self._events.append(ServerRequestCancelled(id, "the session has ended"))
-        if self._standalone is not None:
-            self._standalone.stop()
-            self._standalone = None
-        if self._http_sse is not None:
-            self._end_ping()
-            self._http_sse.stop()
-            self._http_sse = None
         self._timers.stop(Timer.CLOSE, _ONLY)
-        messages = self._posts.clear()
-        self._http.clear()
         self._opening.forget_pause()
-        return [message for message in messages if isinstance(message, Request)]
+        return self._http.clear(self._now)
 
     def _not_cancelled(self, cancellations: Sequence[Request], reason: str) -> None:
         """Report each ``tasks/cancel`` that the server has not confirmed."""
@@ -1100,9 +999,9 @@ class Client:
         is_new = self._opening.state is OpeningState.NEW
         cancellations = [] if is_new else self._discard_session()
         self._opening.close()
-        if self._http.authorizing is not None:
-            self._http.authorizing.flow.close()
-            self._on_authorization(self._http.run_flow(self._now))
+        if self._http.exchanges.authorizing is not None:
+            self._http.exchanges.authorizing.flow.close()
+            self._receive(self._http.run_flow(self._now))
         if is_new:
             self._events.append(Closed(error))
             return
@@ -1115,11 +1014,11 @@ class Client:
             self._cancel_task(task)
         for key in keys:
             self._post(cancellation_by(key))
-        if self._stdio is not None and self._stdio.close(self._now):
+        if isinstance(self._link, Stdio) and self._link.close(self._now):
             return
         if error is None and self._encoder.agreed.session_id is not None:
-            self._http.open(ForDelete(), b"DELETE", now=self._now)
-        elif self._posts.is_empty:
+            self._http.delete_session(self._now)
+        elif self._http.posts.is_empty:
             self._closed()
             return
         self._timers.set(Timer.CLOSE, _ONLY, self._now + self._options.close_timeout)
@@ -1150,7 +1049,7 @@ class Client:
             request.cache_generation = self._cache.generation
         if request.id is not None:
             self._requests.by_id.pop(request.id, None)
-        key, has_keys = request.key, self._keys.place is not None and not self._opening.is_shared
+        key, has_keys = request.key, self._keys.place is not None and not self._link.is_shared
         if has_keys and key is not None and key.next is not Next.CALL:
             request.id = key.id
         else:
@@ -1160,32 +1059,7 @@ class Client:
         self._requests.by_id[request.id] = request
         if request is self._opening_request:
             self._opening.sent(request.id)
-        if self._stdio is not None:
-            self._stdio.write(self._encoder.request(request))
-            return
-        if request.stream is not None:
-            request.stream.restarted()
-            if request.turn is not None:
-                self._drop_turn(request, request.turn)
-        elif not self._opening.is_shared:
-            cursor = self._new_cursor()
-            request.stream = request.new_stream(self._options, self._jitter, cursor)
-        body = self._encoder.request(request)
-        mirrored = self._encoder.request_headers(request)
-        request.exchange = self._http.open(
-            ForRequest(request.number),
-            b"POST",
-            body,
-            stream=request.stream,
-            mirrored=mirrored,
-            now=self._now,
-        )
-        if request.stream is None:
-            if self._http_sse is not None and request.timeouts is not None:
-                wait = request.timeouts.part(1 / 2, self.limits.stream_idle_timeout)
-                self._http_sse.expect(wait, self._now)
-        elif request.stream.kind is not StreamKind.REQUEST:
-            self._silence.restart(request.stream, self._now)
+        self._link.send(request, self._now)
 
     def _finish(self, request: PendingRequest, result: Any) -> None:
         """End a call with its result, or with the error that the response means."""
@@ -1223,8 +1097,8 @@ class Client:
         self._events.append(event)
 
     def _end_own(self, request: PendingRequest, *, complete: bool) -> None:
-        self._leave_stream(request, complete=complete)
-        del self._requests.own[request.number]
+        self._requests.remove_own(request)
+        self._link.leave(request, self._now, complete=complete)
 
     def _leave_stream(self, request: PendingRequest, *, complete: bool) -> None:
         """End the stream and exchange of a request; ``complete``: its response has arrived."""
@@ -1233,19 +1107,7 @@ class Client:
         else:
             self._requests.by_id.pop(request.id, None)
             request.id = None
-        if request.stream is not None:
-            self._timers.stop(Timer.RECONNECT, request.number)
-            if request.stream.is_watched:
-                self._timers.stop(Timer.STREAM_IDLE, request.number)
-            request.stream = None
-        if request.turn is not None:
-            self._drop_turn(request, request.turn)
-        if request.exchange is not None:
-            if complete or self._opening.is_shared:
-                self._http.discard_response(request.exchange, self._now)
-            else:
-                self._http.abort(request.exchange)
-            request.exchange = None
+        self._link.leave(request, self._now, complete=complete)
         if request.task is not None:
             self._timers.stop(Timer.TASK_POLL, request.number)
         if request.child is not None:
@@ -1291,7 +1153,7 @@ class Client:
         if request.key is not None and is_modern:
             self._post(cancellation_by(request.key))
             return
-        abort_suffices = is_modern and not self._opening.is_shared
+        abort_suffices = is_modern and not self._link.is_shared
         if request.id is not None and not abort_suffices:
             if is_modern and request.method == TASK_METHOD and self._options.tasks:
                 self._requests.give_up(request.id)
@@ -1304,13 +1166,13 @@ class Client:
         What waits can also be a request for the rest of a call that was sent.
         """
         is_first = request.key is None or request.key.is_first
-        return is_first and self._http.holds_message(request.exchange)
+        return is_first and self._http.exchanges.holds_message(request.exchange)
 
     def _response_unreadable(self, request: PendingRequest, error: RemoteProtocolError) -> None:
         """Handle an invalid response."""
         is_call, exchange = request.kind is Kind.CALL, request.exchange
-        if is_call and exchange is not None and not self._opening.is_shared:
-            self._http.abort(exchange)
+        if is_call and exchange is not None and not self._link.is_shared:
+            self._http.exchanges.abort(exchange)
         self._on_answer(request, error)
 
     def _on_answer(self, request: PendingRequest, answer: OwnAnswer) -> None:
@@ -1339,18 +1201,21 @@ class Client:
                 )
                 self._unsubscribed(request, for_good=not may_listen_again)
             case Kind.PING:
-                self._on_ping(answer)
+                self._receive_one(self._http.ping_ended(answer, self._now))
+            case Kind.RENEWAL if isinstance(answer, Response):
+                # The server has nothing to tell any more.
+                self._finish(self._requests.parent_of(request), answer.result)
             case Kind.RENEWAL:
-                self._on_renewal(request, answer)
+                self._receive_one(self._http.renewal_failed(request, answer, self._now))
             case _ as impossible:
                 assert_never(impossible)
 
     def _response_headers(self, request: PendingRequest, answer: OwnAnswer) -> Headers:
         """Return the headers of the HTTP response with the result; empty if there is none."""
         is_result = isinstance(answer, Response)
-        if not is_result or request.exchange is None or self._opening.is_shared:
+        if not is_result or request.exchange is None or self._link.is_shared:
             return ()
-        head = self._http.open_exchanges[request.exchange].reader.head
+        head = self._http.exchanges.open_exchanges[request.exchange].reader.head
         assert head is not None
         return head.headers
 
@@ -1550,21 +1415,15 @@ class Client:
             call.timeouts.server_requests += 1
             self._arm(call)
             if call.stream is not None:
-                call.stream.idle_limit = call.idle_limit(self.limits.stream_idle_timeout)
+                call.stream.idle_limit = idle_limit(call, self.limits.stream_idle_timeout)
         self._events.append(ServerRequestReceived(owner, request))
 
     def _on_server_request(self, request: Request, owner: PendingRequest | None) -> None:
         if not self._encoder.agreed.revision.server_requests:
             self._report_violation(f"the request {request.method[:50]!r}", "unexpected_request")
             return
-        if owner is not None and owner.turn is not None:
-            is_new = owner.turn.add_request(request.id)
-            if isinstance(is_new, LimitExceeded):
-                self._refuse_turn(owner, is_new)
-                return
-            if not is_new:
-                return
-            self._turns[request.id] = owner.turn
+        if owner is not None and owner.kind is not Kind.CALL:
+            owner = None
         number = None if owner is None else owner.number
         calls = self._requests.calls.values() if owner is None else (owner,)
         most = self.limits.max_server_requests_per_call
@@ -1573,8 +1432,8 @@ class Client:
             request,
             number,
             {each: most - count for each, count in used.items()},
-            is_shared=self._opening.is_shared,
-            has_room=not self._posts.is_full,
+            is_shared=self._link.is_shared,
+            has_room=not self._http.posts.is_full,
         ):
             case InputRequested(_, stopped):
                 self._report_server_request(request, number, stopped)
@@ -1626,84 +1485,25 @@ class Client:
                 call.timeouts.resume(self._now, responded=responded)
                 self._arm(call)
                 if call.stream is not None:
-                    call.stream.idle_limit = call.idle_limit(self.limits.stream_idle_timeout)
+                    call.stream.idle_limit = idle_limit(call, self.limits.stream_idle_timeout)
 
     def _arm(self, call: PendingRequest) -> None:
         assert call.timeouts is not None
         self._timers.set(Timer.REQUEST, call.number, call.timeouts.deadline)
 
-    # Turns (SEP-1858)
-
-    def _on_multi_turn_event(self, request: PendingRequest, event: SseEvent) -> None:
-        """Handle an event that begins or ends a turn."""
-        if not self._encoder.agreed.has_turns or event.data:
-            return
-        from .legacy.turn import BUFFER_INPUT, INPUT_REQUIRED, Turn
-
-        if event.event == BUFFER_INPUT and request.turn is None:
-            request.turn = Turn(request.number, self.limits)
-        elif event.event == INPUT_REQUIRED:
-            assert request.stream is not None
-            assert request.exchange is not None
-            request.stream.parked(
-                self._http.open_exchanges[request.exchange].reader.reconnection_time
-            )
-            self._timers.stop(Timer.STREAM_IDLE, request.number)
-            self._http.discard_response(request.exchange, self._now)
-            request.exchange = None
-            if request.turn is None:
-                request.turn = Turn(request.number, self.limits)
-            self._on_turn(request, request.turn.close())
-
-    def _on_turn(
-        self, request: PendingRequest, outcome: TurnDone | ResponseBuffered | LimitExceeded
-    ) -> None:
-        match outcome:
-            case TurnDone(_, body):
-                assert request.stream is not None
-                request.turn = None
-                self._connect_stream(request, request.stream, request.stream.continued(body))
-            case LimitExceeded():
-                self._refuse_turn(request, outcome)
-            case ResponseBuffered():
-                pass
-            case _ as impossible:
-                assert_never(impossible)
-
-    def _refuse_turn(self, request: PendingRequest, limit: LimitExceeded) -> None:
-        text = f"The server has sent {limit.what}"
-        self._response_unreadable(request, RemoteProtocolError(text, reason="too_much_asked"))
-
-    def _drop_turn(self, request: PendingRequest, turn: Turn) -> None:
-        """Discard a turn and its responses."""
-        for id in turn.request_ids:
-            self._turns.pop(id, None)
-        request.turn = None
-
     # Notifications and responses
 
     def _post(self, message: Request | Notification | Response | ErrorResponse) -> None:
-        """Send a message, or buffer it if it is a response that belongs to a turn."""
-        if self._stdio is not None:
-            if self._stdio.write(self._encoder.message(message)):
-                self._on_post(Delivered(message))
-            else:
-                self._events.append(MessageUndelivered(message, "the server process ends"))
+        """Send a message by itself."""
+        delivery = self._link.post(message, self._now)
+        if delivery is None:
             return
-        if isinstance(message, Response | ErrorResponse) and message.id in self._turns:
-            turn = self._turns.pop(message.id)
-            self._on_turn(self._requests.calls[turn.number], turn.add_response(message))
-        elif (undelivered := self._posts.add(message, self._now)) is not None:
-            self._on_post(undelivered)
-
-    def _after_post(self, outcome: PostOutcome | Refusal | None) -> None:
-        """Act on what has become of a message; None if it is sent again."""
-        if isinstance(outcome, Refusal):
-            self._session_lost(outcome)
-        elif outcome is not None:
+        owner, outcome = delivery
+        if owner is None:
+            assert isinstance(outcome, Delivered | Undelivered)
             self._on_post(outcome)
-            if self._opening.state is OpeningState.CLOSING and self._posts.is_empty:
-                self._closed()
+        else:
+            self._on_delivery(owner, outcome)
 
     def _on_post(self, outcome: PostOutcome) -> None:
         is_confirmation = (
@@ -1725,474 +1525,108 @@ class Client:
             case _ as impossible:
                 assert_never(impossible)
 
-    # HTTP exchanges
+    # What the link delivers
 
-    def _process_exchange(self, number: int) -> None:
-        """Handle the outcomes of an exchange, one at a time, until it needs data or is paused.
+    def _receive(self, deliveries: Deliveries) -> None:
+        """Act on deliveries, one after the other."""
+        for owner, outcome in deliveries:
+            self._on_delivery(owner, outcome)
 
-        Each outcome can end any exchange. If it ends this one, its further outcomes are dropped.
-        """
-        while (exchange := self._http.open_exchanges.get(number)) is not None:
-            reader = exchange.reader
-            if reader.is_stream and self._has_enough_events():
-                return
-            outcome = reader.next_outcome()
-            if outcome is None:
-                return
-            if reader.is_over:
-                self._http.abort(number)
-                if isinstance(outcome, Refused) and (
-                    self._follow_redirect(exchange, outcome) or self._authorize(exchange, outcome)
-                ):
-                    return
-            self._on_outcome(exchange, outcome)
+    def _receive_one(self, delivery: Delivery | None) -> None:
+        if delivery is not None:
+            self._on_delivery(*delivery)
 
-    def _on_outcome(self, exchange: Exchange, outcome: ReaderOutcome) -> None:
-        """Handle one outcome, according to the purpose of its exchange."""
+    def _on_delivery(self, owner: PendingRequest | None, outcome: DeliveryOutcome) -> None:
+        """Act on what has come. ``owner``: the request for which it has, or on whose stream."""
         # CPython 3.11 makes a string for each positional pattern that it tries, and keeps many of
-        # them; patterns by keyword cost nothing of that. It matters here and in _on_message.
-        match exchange.purpose:
-            case ForRequest(number=number):
-                self._on_request_outcome(self._requests.get(number), exchange, outcome)
-            case ForPost(number=post_number):
-                self._after_post(self._posts.responded(post_number, outcome, self._now))
-            case ForStandaloneStream():
-                assert self._standalone is not None
-                self._on_standalone(self._standalone.receive(exchange, outcome, self._now))
-            case ForEventStream():
-                self._on_event_stream(exchange, outcome)
-            case ForDelete():
-                self._closed()  # also 405: not allowed there; and 404: the session has ended
-            case Discarding():
-                self._on_discarded(outcome)
-            case _ as impossible:
-                assert_never(impossible)
-
-    def _follow_redirect(self, exchange: Exchange, refused: Refused) -> bool:
-        """Follow a redirect, if that is allowed."""
-        request = self._http.redirected(exchange, refused.refusal.head)
-        if request is None:
-            return False
-        assert self._http.url is not None
-        self._opening.server = self._http.url.shown
-        self._reopen(exchange, request)
-        return True
-
-    def _reopen(self, exchange: Exchange, request: HttpRequest) -> None:
-        """Replace an exchange that has ended by another one for the same purpose."""
-        stream: Stream | None = None
-        match exchange.purpose:
-            case ForRequest(request_number):
-                stream = self._requests.get(request_number).stream
-            case ForStandaloneStream():
-                assert self._standalone is not None
-                stream = self._standalone.stream
-            case ForEventStream():
-                assert self._http_sse is not None
-                stream = self._http_sse.stream
-            case _:
-                pass
-        number = self._http.reopen(exchange, request, stream, self._now)
-        match exchange.purpose:
-            case ForRequest(request_number):
-                self._requests.get(request_number).exchange = number
-            case ForPost(post_number):
-                self._posts.reopened(post_number, number)
-            case ForStandaloneStream():
-                assert self._standalone is not None
-                self._standalone.exchange = number
-            case _:
-                pass
-
-    # Authorization
-
-    def _admit(self, authorizing: Authorizing) -> None:
-        """Send the requests of new exchanges with a token, or let them wait for one."""
-        while authorizing.arrived:
-            number = authorizing.arrived.popleft()
-            exchange = self._http.open_exchanges.get(number)
-            if exchange is not None:  # else it was aborted meanwhile
-                purpose, operation = exchange.purpose, ""
-                if isinstance(purpose, ForRequest):
-                    operation = self._requests.get(purpose.number).operation
-                self._on_authorization(self._http.admit(number, self._now, operation))
-
-    def _authorize(self, exchange: Exchange, refused: Refused) -> bool:
-        """Send a request again that was refused for lack of authorization, once there is a token.
-
-        Returns False if the refusal has another reason.
-        """
-        authorizing, attempt = self._http.authorizing, exchange.attempt
-        is_over = self._opening.is_closed or isinstance(exchange.purpose, Discarding)
-        if authorizing is None or attempt is None or is_over:
-            return False
-        from ..auth.flow import GiveUp
-
-        url, head = str(exchange.request.url), refused.refusal.head
-        verdict = authorizing.flow.refused(attempt, url, head, self._now)
-        if verdict is None:
-            return False
-        if isinstance(verdict, GiveUp):
-            self._authorization_failed(exchange.purpose, verdict.error)
-        else:
-            self._reopen(exchange, exchange.request)
-            self._admit(authorizing)  # the flow may end at once, and with it what waits for it
-        self._on_authorization(self._http.run_flow(self._now))
-        return True
-
-    def _on_authorization(self, steps: AuthorizationSteps) -> None:
-        """Act on what the steps of the authorization mean for what waits for it."""
-        for outcome in steps:
-            match outcome:
-                case AuthorizationNeeded():
-                    self._events.append(outcome)
-                case FlowEnded(error):
-                    if self._opening.state is OpeningState.NEW:  # log_out() was called
-                        self._end(error)
-                    else:
-                        self._resume_opening()
-                case Held(purpose):
-                    self._pause_clocks(purpose)
-                case Released(purpose):
-                    self._resume_clocks(purpose)
-                case Unauthorized(purpose, error):
-                    self._authorization_failed(purpose, error)
-                case _ as impossible:
-                    assert_never(impossible)
-
-    def _authorization_failed(self, purpose: Purpose, error: AuthorizationFailed) -> None:
-        """End what an exchange is for: it gets no authorization."""
-        match purpose:
-            case ForRequest(number):
-                request = self._requests.get(number)
-                request.exchange = None
-                self._on_answer(request, error)
-            case ForPost(number):
-                self._after_post(self._posts.given_up(number, str(error), self._now))
-            case ForStandaloneStream():
-                assert self._standalone is not None
-                self._on_standalone(self._standalone.give_up(str(error)))
-            case ForEventStream():
-                self._on_opening(Failed(error))
-            case _:
-                self._closed()
-
-    def _pause_clocks(self, purpose: Purpose) -> None:
-        """Stop the timeouts of what waits for authorization."""
-        if self._opening.pause(self._now):
-            self._timers.stop(Timer.OPENING, _ONLY)
-        match purpose:
-            case ForRequest(number) if (call := self._requests.call_of(number)) is not None:
-                assert call.timeouts is not None
-                call.timeouts.pause(self._now)
-                self._arm(call)
-            case ForPost(number):
-                self._posts.pause(number)
-            case _:
-                pass
-
-    def _resume_clocks(self, purpose: Purpose) -> None:
-        match purpose:
-            case ForRequest(number) if (call := self._requests.call_of(number)) is not None:
-                self._resume_timeouts((call.number,), responded=True)
-            case ForPost(number):
-                self._posts.restart(number, self._now)
-            case _:
-                pass
-
-    def _resume_opening(self) -> None:
-        if self._opening.resume(self._now):
-            self._arm_opening()
-
-    def _on_discarded(self, outcome: ReaderOutcome) -> None:
-        """Handle the messages of one batch with the response; ignore the rest."""
+        # them; patterns by keyword cost nothing of that.
+        if owner is None and isinstance(outcome, _MESSAGES):
+            self._opening.stream_message_received()
         match outcome:
-            case Request() | Notification() | Response() | ErrorResponse():
-                self._on_message(outcome, None)
-            case Invalid(error, is_fatal=False):
-                self._on_invalid(error)
+            case Response() | ErrorResponse():
+                self._on_server_response(outcome, owner)
+            case Request():
+                self._on_server_request(outcome, owner)
+            case Notification():
+                self._on_notification(outcome, owner)
+            case Invalid(error=error, line=text):
+                self._on_invalid(error, text, None if owner is None else owner.number)
+            case Delivered() | Undelivered() | PostDelayed():
+                self._on_post(outcome)
+                if self._opening.state is OpeningState.CLOSING and self._http.posts.is_empty:
+                    self._closed()
+            case Held():
+                self._on_held(owner)
+            case Released():
+                call = None if owner is None else self._requests.call_of(owner.number)
+                if call is not None:
+                    self._resume_timeouts((call.number,), responded=True)
+            case Lost() | Refusal() | RemoteProtocolError() | AuthorizationFailed():
+                assert owner is not None
+                self._on_answer(owner, outcome)
+            case Cut():
+                assert owner is not None
+                self._go_on(owner, outcome)
+            case Restart():
+                assert owner is not None
+                self._send(owner)
             case _:
-                pass
+                self._on_session_delivery(outcome)
 
-    def _on_request_outcome(
-        self, request: PendingRequest, exchange: Exchange, outcome: ReaderOutcome
-    ) -> None:
-        """Handle an outcome of the HTTP response to a request, or of its stream."""
-        stream = request.stream
+    def _on_session_delivery(self, outcome: SessionOutcome) -> None:
+        """Act on what has come for the session or its opening."""
         match outcome:
-            case Request() | Notification() | Response() | ErrorResponse():
-                if request.key is not None and isinstance(outcome, Notification | Request):
-                    request.key.received += 1
-                if stream is not None and stream.cursor is not None:
-                    request.attempts.refusals = 0  # without a cursor, messages are no progress
-                self._on_message(outcome, request)
-            case OtherEvent(event):
-                if event.event == "endpoint" and event.data and request is self._opening_request:
-                    self._on_opening(self._opening.endpoint_on_post(self._now))
-                    return
-                self._note_event(event, request.number)
-                self._on_multi_turn_event(request, event)
-            case Invalid(error, is_fatal=False, line=text):
-                is_ours = request.kind is Kind.TOOLS  # the application has not made this request
-                if not is_ours or not text or error.request_id is not None:
-                    self._on_invalid(error, text, request.number)
-            case Invalid(error):
-                request.exchange = None
-                self._response_unreadable(request, error)
-            case Ended(reason, unsent):
-                request.exchange = None
-                self._on_request_ended(request, exchange, reason, unsent)
-            case Refused(refusal):
-                request.exchange = None
-                decided = None if stream is None else stream.refused(refusal, self._now)
-                if decided is not None:
-                    self._on_stream(request.number, decided)
-                else:
-                    self._on_answer(request, refusal)
-            case _ as impossible:
-                assert_never(impossible)
-
-    def _on_request_ended(
-        self,
-        request: PendingRequest,
-        exchange: Exchange,
-        reason: str | None,
-        unsent: Unsent | None,
-    ) -> None:
-        """Handle the end of the HTTP response to a request; ``reason``: why it broke off."""
-        sent, stream = exchange.request, request.stream
-        if unsent is not None and sent.method == b"POST" and not sent.last_event_id:
-            if unsent is Unsent.REFUSED and not sent.url.is_local:
-                unsent = Unsent.UNREACHABLE  # on another machine that may not be for long
-            self._on_answer(request, Lost(str(reason), unsent=unsent))
-            return
-        request.attempts.connection_ended(broke_off=reason is not None)
-        if stream is not None:
-            retry = exchange.reader.reconnection_time
-            came = self._came_instead(request, exchange.reader)
-            self._on_stream(request.number, stream.ended(reason, retry, self._now, came))
-        elif reason is not None:
-            self._on_answer(request, Lost(reason))
-        elif request.kind is Kind.PING:
-            self._ping_accepted()
-
-    def _note_event(self, event: SseEvent, owner: int | None) -> None:
-        """Keep the text of an event that is no message, such as an error of a gateway."""
-        if event.data:
-            self._unread.add(f"{event.event}: {event.data}", owner, self._now)
-
-    def _came_instead(self, request: PendingRequest, reader: ResponseReader) -> str:
-        """Return what has come on the stream of a request, without its response, as text."""
-        started = -math.inf if request.timeouts is None else request.timeouts.started
-        self._unread.add(reader.remainder, request.number, self._now)
-        return "; ".join(self._unread.quotes(request.number, started))
-
-    def _on_standalone(self, outcome: StandaloneOutcome) -> None:
-        match outcome:
-            case Request() | Notification() | Response() | ErrorResponse():
-                self._on_message(outcome, None)
-            case OtherEvent(event):
-                self._note_event(event, None)
-            case Invalid(error, line=text):
-                self._on_invalid(error, text)
-            case Reconnecting():
-                self._events.append(outcome)
-            case StandaloneStreamClosed():
-                self._standalone = None
-                self._events.append(outcome)
-            case Refusal():
-                self._session_lost(outcome)
-            case _ as impossible:
-                assert_never(impossible)
-
-    def _on_event_stream(self, exchange: Exchange, outcome: ReaderOutcome) -> None:
-        """Handle an outcome of the event stream of HTTP+SSE, which is the session."""
-        assert self._http_sse is not None
-        match self._http_sse.receive(exchange, outcome):
-            case Request() | Notification() | Response() | ErrorResponse() as message:
-                self._opening.stream_message_received()
-                self._on_message(message, None)
-            case OtherEvent(event):
-                self._note_event(event, None)
-            case Invalid(error, line=text):
-                self._opening.stream_message_received()
-                self._on_invalid(error, text)
-            case EventStreamLost(reason):
-                self._event_stream_lost(reason)
+            case SessionOver(refusal, not_run):
+                self._session_lost(refusal, not_run)
+            case EventStreamLost(reason):  # it cannot be resumed, and is the session
+                step = self._opening.stream_lost(reason, self._now)
+                self._reopen_session(step, lambda call: call.lost(reason))
             case EndpointFound():
                 step = self._opening.endpoint_received(self._now)
                 assert isinstance(step, Initialize)
                 self._start_opening_step(step)
-            case NoEndpoint() | Ended() | Refused() as failure:
-                self._on_opening(self._opening.stream_not_opened(failure, self._now))
-            case None:
-                pass
+            case EndpointOnPost():
+                self._on_opening(self._opening.endpoint_on_post(self._now))
+            case NoEndpoint() | Ended() | Refused():
+                self._on_opening(self._opening.stream_not_opened(outcome, self._now))
+            case Failed():
+                self._on_opening(outcome)
+            case Redirected(server):
+                self._opening.server = server
+            case FlowEnded(error):
+                if self._opening.state is OpeningState.NEW:  # log_out() was called
+                    self._end(error)
+                elif self._opening.resume(self._now):
+                    self._arm_opening()
+            case SessionEnded():
+                self._closed()
             case _ as impossible:
                 assert_never(impossible)
 
-    def _event_stream_lost(self, reason: str) -> None:
-        """Open a new stream and a new session: the stream cannot be resumed."""
-        outcome = self._opening.stream_lost(reason, self._now)
-        self._reopen_session(outcome, lambda call: call.lost(reason))
-
-    # The streams of requests
-
-    def _on_stream(self, number: int, outcome: StreamOutcome) -> None:
-        """Act on an outcome of the stream of a request whose connection has ended."""
-        self._timers.stop(Timer.STREAM_IDLE, number)
-        if number > 0 and (call := self._requests.calls[number]).listener is not None:
-            self._end_listener(call, complete=False)  # a renewal
-        match outcome:
-            case Retry():
-                self._timers.set(Timer.RECONNECT, number, self._now + outcome.delay)
-                self._events.append(outcome.as_event(number if number > 0 else None))
-            case Lost():
-                self._on_answer(self._requests.get(number), outcome)
-            case _ as impossible:
-                assert_never(impossible)
-
-    def _reconnect(self, request: PendingRequest) -> None:
-        """Reconnect the stream of a request, after its delay."""
-        assert request.stream is not None
-        self._connect_stream(request, request.stream, request.stream.due())
-
-    def _connect_stream(
-        self, request: PendingRequest, stream: Stream, attempt: NextAttempt
-    ) -> None:
-        match attempt:
-            case Resume(id):
-                method, body = b"GET", b""
-            case Continue(body, id):
-                method = b"POST"
-            case Restart():
-                self._send(request)
-                return
-            case _ as impossible:
-                assert_never(impossible)
-        purpose = ForRequest(request.number)
-        request.exchange = self._http.open(
-            purpose, method, body, stream=stream, last_event_id=id, now=self._now
-        )
-        self._silence.restart(stream, self._now)
-
-    def _silence_due(self, number: int, *, can_tell: bool) -> None:
-        """Act on a connection that was silent for so long that it may be dead."""
-        if number == SHARED:
-            self._shared_silence_due(can_tell=can_tell)
-            return
-        request = self._requests.get(number)
-        stream, exchange = request.stream, request.exchange
-        assert stream is not None
-        assert exchange is not None  # the timer stops with the exchange
-        match self._silence.due(stream, exchange, self._now, can_tell=can_tell):
-            case Silent(owner, outcome):
-                self._on_stream(owner, outcome)
-            case Renew(renewal):
-                self._send(renewal)
-            case Cut() as cut:
-                self._go_on(request, cut)
-            case None:
-                pass
-            case _ as impossible:
-                assert_never(impossible)
-
-    def _shared_silence_due(self, *, can_tell: bool) -> None:
-        if self._standalone is None:
-            assert self._http_sse is not None
-            self._event_stream_idle_due(self._http_sse, can_tell=can_tell)
-        elif (outcome := self._standalone.silent(self._now, can_tell=can_tell)) is not None:
-            self._on_standalone(outcome)
-
-    # The event stream of HTTP+SSE, if it is silent
-
-    def _event_stream_idle_due(self, http_sse: HttpSse, *, can_tell: bool) -> None:
-        """Send a ``ping`` after a silence, and open a new session if its response does not come."""
-        if not can_tell or not self._opening.is_ready:
-            self._ping_failed()
-            return
-        match http_sse.silent():
-            case SendPing():
-                ping = http_sse.ping = self._requests.add_own(Kind.PING, "ping", None)
-                http_sse.wait(self.limits.post_timeout, self._now)
-                self._send(ping)
-            case PingFailed():
-                self._ping_failed()
-            case EventStreamLost(reason):
-                self._event_stream_lost(reason)
-            case _ as impossible:
-                assert_never(impossible)
-
-    def _ping_accepted(self) -> None:
-        """Wait for the response: its own time, or a quarter of that of a call that waits, too."""
-        wait = self.limits.post_timeout
-        for call in self._requests.calls.values():
+    def _on_held(self, owner: PendingRequest | None) -> None:
+        """Stop the timeouts of what waits for authorization."""
+        if self._opening.pause(self._now):
+            self._timers.stop(Timer.OPENING, _ONLY)
+        call = None if owner is None else self._requests.call_of(owner.number)
+        if call is not None:
             assert call.timeouts is not None
-            wait = call.timeouts.part(1 / 4, wait)
-        assert self._http_sse is not None
-        self._http_sse.wait(wait, self._now)
-
-    def _end_ping(self) -> None:
-        """End the ``ping`` of a silent event stream, if there is one."""
-        ping = None if self._http_sse is None else self._http_sse.take_ping()
-        if ping is not None:
-            self._end_own(ping, complete=True)
-
-    def _on_ping(self, answer: OwnAnswer) -> None:
-        """Act on the end of the ``ping`` that tests a silent stream."""
-        match answer:
-            case Response() | ErrorResponse() | RemoteProtocolError():
-                self._end_ping()
-            case Refusal(ends_session=True):
-                self._session_lost(answer)
-            case Lost() | Refusal() | AuthorizationFailed():
-                self._ping_failed()
-            case _ as impossible:
-                assert_never(impossible)
-
-    def _ping_failed(self) -> None:
-        """Send another ``ping`` after the next silence: this one says nothing about the stream."""
-        assert self._http_sse is not None
-        self._silence.restart(self._http_sse.stream, self._now)
-        self._end_ping()
-
-    def _on_renewal(self, renewal: PendingRequest, answer: OwnAnswer) -> None:
-        """Act on the end of the second subscription, which was not acknowledged.
-
-        If it was refused, the server can be reached and takes no second one: wait on for the first.
-        """
-        call = self._requests.parent_of(renewal)
-        match answer:
-            case Response(result=result):  # the server has nothing to tell any more
-                self._finish(call, result)
-            case Lost(reason):
-                lost = self._silence.subscription_lost(call, reason, self._now)
-                self._on_stream(lost.number, lost.outcome)
-            case _:
-                self._end_listener(call, complete=True)
-                assert call.stream is not None
-                self._silence.restart(call.stream, self._now)
+            call.timeouts.pause(self._now)
+            self._arm(call)
 
     # Messages of the server
 
-    def _on_message(self, message: Message, owner: PendingRequest | None) -> None:
-        """Handle a message. ``owner``: the request on whose stream it arrived."""
-        call = owner if owner is not None and owner.kind is Kind.CALL else None
+    def _on_notification(self, message: Notification, owner: PendingRequest | None) -> None:
+        """Handle a notification. ``owner``: the request on whose stream it arrived."""
         match message:
-            case Response() | ErrorResponse():
-                self._on_server_response(message, owner)
-            case Request():
-                self._on_server_request(message, call)
             case Notification(method="notifications/progress", params=params):
                 self._on_progress(params or {})
             case Notification(method="notifications/cancelled", params=params):
                 self._on_cancelled(params or {})
-            case Notification():
+            case _:
                 self._cache.invalidate(message)
-                self._on_notification(message, owner)
-            case _ as impossible:
-                assert_never(impossible)
+                self._on_news(message, owner)
 
-    def _on_notification(self, message: Notification, owner: PendingRequest | None) -> None:
+    def _on_news(self, message: Notification, owner: PendingRequest | None) -> None:
         """Handle a notification that is for the application, or of a subscription to a task."""
         is_from_own = owner is None or owner.kind not in (Kind.CALL, Kind.LISTENER, Kind.RENEWAL)
         about = self._requests.subscription_of(message) if is_from_own else owner
@@ -2202,7 +1636,7 @@ class Client:
         if about is not None and message.method == ACKNOWLEDGED:
             self._cache.clear()  # notifications may have been lost before
         if about is not None and about.kind is Kind.RENEWAL:
-            self._silence.renewed(about)
+            self._http.renewed(about)
         else:
             self._events.append(ServerNotified(None if about is None else about.number, message))
 
@@ -2300,7 +1734,7 @@ class Client:
     def _process_lines(self, stdio: Stdio) -> None:
         """Handle the lines that have arrived, until the event queue is full."""
         while not self._opening.is_closed:
-            if self._has_enough_events():
+            if self._events.is_full():
                 return
             outcome = stdio.next_outcome()
             if outcome is None:
@@ -2308,7 +1742,7 @@ class Client:
             if isinstance(outcome, Invalid):
                 self._on_invalid_line(stdio.process, outcome)
             else:
-                self._on_message(outcome, None)
+                self._on_delivery(None, outcome)
         if stdio.process.output_ended:
             is_closing = self._opening.is_closed
             self._on_process(stdio, stdio.output_read(self._now, is_closing=is_closing))
@@ -2325,7 +1759,7 @@ class Client:
 
     def _log(self, lines: list[str]) -> None:
         for line in lines:
-            if not self._has_enough_events():  # the full log is optional
+            if not self._events.is_full():  # the full log is optional
                 self._events.append(StderrLine(line))
 
     def _on_process(self, stdio: Stdio, outcome: StdioOutcome | None) -> None:
@@ -2354,16 +1788,6 @@ class Client:
                 assert_never(impossible)
 
     # The queue of events
-
-    def _has_enough_events(self) -> bool:
-        """Return whether the application must take events before more data is read.
-
-        After the queue was full, this is true until half of it is empty, so that readers are not
-        woken for every event.
-        """
-        most = self._options.limits.max_queued_events
-        self._is_full = len(self._events) >= (most // 2 + 1 if self._is_full else most)
-        return self._is_full
 
     def _check_open(self) -> None:
         if self._opening.is_closed:

@@ -468,6 +468,11 @@ class EndpointFound:
 
 
 @attrs.frozen(eq=False, repr=False)
+class EndpointOnPost:
+    """A POST has opened an event stream of HTTP+SSE: the server is one of that transport."""
+
+
+@attrs.frozen(eq=False, repr=False)
 class NoEndpoint:
     """The stream does not name the URL for messages.
 
@@ -502,6 +507,18 @@ class PingFailed:
 
 
 EventStreamSilence: TypeAlias = SendPing | PingFailed | EventStreamLost
+
+
+@attrs.frozen(eq=False, repr=False)
+class Redirected:
+    """The server has sent the client to another URL, which all errors name from now on."""
+
+    server: str
+
+
+@attrs.frozen(eq=False, repr=False)
+class SessionEnded:
+    """The server has answered the request that ends the session, in whatever way."""
 
 
 # Outcomes of the server process

@@ -28,7 +28,6 @@ from ..messages import ErrorResponse, Message, Notification, Request, Response
 from ..reclaim import CANCEL
 from ..timers import Timer, TimerTable
 from .exchange import ForPost
-from .http_heads import Refusal
 from .message_encoder import MessageEncoder
 from .options import ReconnectPolicy
 from .outcomes import (
@@ -39,6 +38,7 @@ from .outcomes import (
     PostOutcome,
     ReaderOutcome,
     Refused,
+    SessionOver,
     Undelivered,
 )
 from .transports.http import HttpExchanges
@@ -139,11 +139,11 @@ class Posts:
 
     def responded(
         self, number: int, outcome: ReaderOutcome, now: float
-    ) -> PostOutcome | Refusal | None:
+    ) -> PostOutcome | SessionOver | None:
         """Return what an outcome of the HTTP response means.
 
-        It is a Refusal if that ends the session, and None before the response to a request: what
-        comes until then is about a call that was given up.
+        It is None before the response to a request: what comes until then is about a call that was
+        given up.
         """
         post = self._all[number]
         match outcome:
@@ -155,7 +155,7 @@ class Posts:
                 return self._failed(post, why, now, is_retryable=is_retryable, was_sent=was_sent)
             case Refused(refusal):
                 if refusal.ends_session:
-                    return refusal
+                    return SessionOver(refusal)
                 is_retryable, wait = refusal.is_retryable, refusal.retry_after
                 return self._failed(
                     post, refusal.message, now, is_retryable=is_retryable, wait=wait

@@ -17,7 +17,7 @@ cancellation.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
@@ -36,7 +36,6 @@ from ..errors import (
 )
 from ..events import ProgressReceived
 from ..messages import ErrorResponse, Params, Request, Response
-from ..meta_keys import LISTEN, NAMED
 from ..reclaim import EXTENSION, RECEIVED
 from ..tasks import GET as GET_TASK
 from ..tasks import PROGRESS_UNSHOWN, RESULT_TYPE
@@ -55,11 +54,10 @@ from .outcomes import (
     RoundDone,
     Step,
 )
-from .stream import Stream, StreamKind
+from .stream import Stream
 from .task import TASK_METHOD, FollowedTask, task_id_of
 
 if TYPE_CHECKING:
-    from .legacy.cursor import Cursor
     from .legacy.turn import Turn
 
 
@@ -252,38 +250,9 @@ class PendingRequest:
         return given if self.round_params is None else {**given, **self.round_params}
 
     @property
-    def operation(self) -> str:
-        """What it is about, as far as scopes can depend on it."""
-        name = (self.params or {}).get(NAMED.get(self.method, ""))
-        return f"{self.method} {name}" if isinstance(name, str) else self.method
-
-    @property
     def can_have_key(self) -> bool:
         """True if its response may be had by a key after a cut."""
         return self.method == TASK_METHOD and self.kind is Kind.CALL and self.attempts.takes_keys
-
-    def idle_limit(self, most: float) -> float:
-        """Return how many seconds its stream may be silent, at most ``most``.
-
-        It is at most three quarters of the time of a call, so that some is left after a silence.
-        """
-        timeouts = self.timeouts
-        if timeouts is None or timeouts.open_requests or self.method == LISTEN:
-            return most
-        return timeouts.part(3 / 4, most)
-
-    def new_stream(
-        self, options: ClientOptions, jitter: Callable[[], float], cursor: Cursor | None
-    ) -> Stream:
-        """Return a stream for its response; ``cursor``: None if it cannot be resumed."""
-        kind = StreamKind.REQUEST
-        if self.key is not None:
-            kind = StreamKind.KEYED
-        elif self.method == LISTEN and self.kind is not Kind.LISTENER:
-            kind = StreamKind.SUBSCRIPTION
-        can_restart = self.idempotent and self.key is None
-        idle_limit = self.idle_limit(options.limits.stream_idle_timeout)
-        return Stream(self.number, options.reconnect, jitter, cursor, can_restart, idle_limit, kind)
 
     def encode(self, meta: Params) -> bytes:
         """Return the encoded JSON-RPC request, with ``meta`` as further members of its ``_meta``.

@@ -71,6 +71,18 @@ class RequestTable:
         self._last_id += 1
         return self._last_id
 
+    def renew_id(self, request: PendingRequest) -> None:
+        """Give a request a new id: it is about to be sent."""
+        self.by_id.pop(request.id, None)
+        request.id = self._last_id = self._last_id + 1
+        self.by_id[request.id] = request
+
+    def remove_own(self, request: PendingRequest) -> None:
+        """Remove a request of the client's own."""
+        self.by_id.pop(request.id, None)
+        request.id = None
+        del self.own[request.number]
+
     def had_id(self, id: RequestId | None) -> bool:
         """Return True if a request may have had an id."""
         return type(id) is int and id <= self._last_id

@@ -10,6 +10,8 @@ from collections import deque
 
 import attrs
 
+from ..codecs.sse import SseEvent
+
 _KEPT = 20
 _QUOTED = 3
 """The most texts in one error; the latest ones."""
@@ -31,6 +33,11 @@ class Unread:
         shown = " ".join(shown[:_MAX_CHARS].split())
         if shown and (not self._texts or self._texts[-1][1:] != (owner, shown)):
             self._texts.append((now, owner, shown))
+
+    def add_event(self, event: SseEvent, owner: int | None, now: float) -> None:
+        """Record an event that is no message, such as an error of a gateway."""
+        if event.data:
+            self.add(f"{event.event}: {event.data}", owner, now)
 
     def quotes(self, owner: int, since: float) -> tuple[str, ...]:
         """Return the latest texts for a request, from a time on."""

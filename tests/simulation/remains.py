@@ -74,12 +74,12 @@ def _alive(client: Client, timer: Timer) -> Container[Hashable]:
         case Timer.RECONNECT | Timer.STREAM_IDLE:
             requests = (*client._requests.calls.values(), *client._requests.own.values())  # noqa: SLF001
             streams = [each.number for each in requests if each.stream is not None]
-            is_silent = client._standalone is None and client._http_sse is None  # noqa: SLF001
+            is_silent = client._http._standalone is None and client._http._http_sse is None  # noqa: SLF001
             return streams if is_silent else [*streams, 0]
         case Timer.DISCARD_RESPONSE:
-            return client._http.open_exchanges  # noqa: SLF001
+            return client._http.exchanges.open_exchanges  # noqa: SLF001
         case Timer.POST:
-            return client._posts._all  # noqa: SLF001
+            return client._http.posts._all  # noqa: SLF001
         case _:
             return () if client.state is ClientState.CLOSED else (0,)
 
@@ -229,15 +229,15 @@ def of_client(client: Client) -> Iterator[str]:
     """What a client has that is closed."""
     if client.next_deadline() is not None:
         yield f"has a deadline: {client.next_deadline()}"
-    authorizing = client._http.authorizing  # noqa: SLF001
+    authorizing = client._http.exchanges.authorizing  # noqa: SLF001
     for what, left in (
-        ("exchanges", client._http.open_exchanges),  # noqa: SLF001
+        ("exchanges", client._http.exchanges.open_exchanges),  # noqa: SLF001
         ("calls", client._requests.calls),  # noqa: SLF001
         ("requests of its own", client._requests.own),  # noqa: SLF001
         ("ids", client._requests.by_id),  # noqa: SLF001
         ("open server requests", client._server_requests._open),  # noqa: SLF001
-        ("turns", client._turns),  # noqa: SLF001
-        ("posts", client._posts._all),  # noqa: SLF001
+        ("turns", client._http._of_requests._turns),  # noqa: SLF001
+        ("posts", client._http.posts._all),  # noqa: SLF001
         ("requests that wait", authorizing and authorizing.held),
         ("requests to be signed", authorizing and authorizing._signing),  # noqa: SLF001
     ):

@@ -11,8 +11,11 @@ Source: 2024-11-05 basic/transports: HTTP with SSE.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import attrs
 
+from ...limits import Limits
 from ...timers import Timer, TimerTable
 from ..exchange import Exchange, ForEventStream
 from ..legacy.endpoint import endpoint_from
@@ -30,7 +33,7 @@ from ..outcomes import (
     Refused,
     SendPing,
 )
-from ..request import PendingRequest
+from ..request import CallTimeouts, PendingRequest
 from ..stream import Stream
 from .http import HttpExchanges
 
@@ -43,6 +46,7 @@ class HttpSse:
     _http: HttpExchanges
     """It has ``message_url``, the URL to POST to, which follows redirects as the other URL does."""
     _timers: TimerTable
+    _limits: Limits
     ping: PendingRequest | None = attrs.field(default=None, init=False)
     """The ``ping`` that tests the stream while it is silent; None if there is none."""
 
@@ -88,23 +92,39 @@ class HttpSse:
             case _:
                 return NoEndpoint("brought JSON instead of an event stream")
 
-    def expect(self, seconds: float, now: float) -> None:
-        """Find out within some seconds whether a stream that is silent now is dead.
+    def expect(self, timeouts: CallTimeouts, now: float) -> None:
+        """Find out within half of the time of a call whether a stream that is silent is dead.
 
         A ``ping`` that is out has its own time.
         """
         if self.ping is None:
-            self._timers.set_earlier(Timer.STREAM_IDLE, self.stream.number, now + seconds)
+            wait = timeouts.part(1 / 2, self._limits.stream_idle_timeout)
+            self._timers.set_earlier(Timer.STREAM_IDLE, self.stream.number, now + wait)
 
     def silent(self) -> EventStreamSilence:
-        """Return what follows after a silence. Unless the stream is lost, :meth:`wait` follows."""
+        """Return what follows after a silence."""
         if self.ping is None:
             return SendPing()
         if self.ping.exchange is not None:
             return PingFailed()  # the server has not taken it
         return EventStreamLost("the event stream was silent, and brought no response to ping")
 
-    def wait(self, seconds: float, now: float) -> None:
+    def test(self, ping: PendingRequest, now: float) -> None:
+        """Test the stream by a ``ping`` that is sent now."""
+        self.ping = ping
+        self._wait(self._limits.post_timeout, now)
+
+    def accepted(self, waiting: Iterable[CallTimeouts], now: float) -> None:
+        """Wait for the response to the ``ping``, which the server has accepted.
+
+        Its own time passes, or a quarter of that of a call that waits, too.
+        """
+        wait = self._limits.post_timeout
+        for timeouts in waiting:
+            wait = timeouts.part(1 / 4, wait)
+        self._wait(wait, now)
+
+    def _wait(self, seconds: float, now: float) -> None:
         """Wait so long for any bytes; :meth:`silent` is due then."""
         self._timers.set(Timer.STREAM_IDLE, self.stream.number, now + seconds)
 

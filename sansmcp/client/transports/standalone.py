@@ -17,16 +17,24 @@ from ...events import Reconnecting, StandaloneStreamClosed
 from ...messages import Message
 from ...timers import Timer, TimerTable
 from ..exchange import Exchange, ForStandaloneStream
-from ..http_heads import Refusal
-from ..outcomes import Ended, Invalid, OtherEvent, ReaderOutcome, Refused, Retry, StreamOutcome
+from ..outcomes import (
+    Ended,
+    Invalid,
+    OtherEvent,
+    ReaderOutcome,
+    Refused,
+    Retry,
+    SessionOver,
+    StreamOutcome,
+)
 from ..silence import Silence, Silent
 from ..stream import SHARED, Stream
 from .http import HttpExchanges
 
 StandaloneOutcome: TypeAlias = (
-    Message | OtherEvent | Invalid | Reconnecting | StandaloneStreamClosed | Refusal
+    Message | OtherEvent | Invalid | Reconnecting | StandaloneStreamClosed | SessionOver
 )
-"""After StandaloneStreamClosed there is no stream any more. A Refusal ends the session."""
+"""After StandaloneStreamClosed there is no stream any more."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -67,7 +75,7 @@ class StandaloneStream:
                 if decided is not None:
                     return self._go_on(decided, now)
                 if refusal.ends_session and self.stream.was_opened:
-                    return refusal
+                    return SessionOver(refusal)
                 return self.give_up(refusal.message)
             case Invalid(error, is_fatal=True):
                 return self.give_up(error.message)

@@ -17,6 +17,8 @@ from ...codecs.jsonrpc import Batch
 from ...codecs.ndjson import NdjsonDecoder, encode_line
 from ...effects import ClientEffect, KillProcess, WriteStdin
 from ...errors import RemoteProtocolError
+from ...events import MessageUndelivered
+from ...messages import ErrorResponse, Notification, Request, Response
 from ...process import (
     ProcessExited,
     ProcessPart,
@@ -30,8 +32,11 @@ from ...states import ProcessState
 from ...timers import Timer, TimerTable
 from ...types import Idle, assert_never, hide_program
 from ..child_process import ChildProcess
+from ..event_queue import EventQueue
 from ..message_decoder import MessageDecoder
+from ..message_encoder import MessageEncoder
 from ..outcomes import (
+    Delivered,
     Invalid,
     LineOutcome,
     ProcessClosed,
@@ -41,6 +46,7 @@ from ..outcomes import (
     ProcessStep,
     ProcessUseless,
 )
+from ..request import PendingRequest
 
 _JOINED = 65536
 """Bytes of a write to a process that are enough: further messages are not joined to it."""
@@ -57,6 +63,8 @@ class Stdio:
     _effects: deque[ClientEffect]
     """The client's queue."""
     _timers: TimerTable
+    _encoder: MessageEncoder
+    _events: EventQueue
     _decoder: NdjsonDecoder = attrs.field(init=False)
     _next: deque[LineOutcome] = attrs.field(init=False)
     """Decoded outcomes that were not pulled yet: the rest of a batch."""
@@ -79,7 +87,28 @@ class Stdio:
         self._effects.append(self.process.start())
         self._forget()
 
-    def write(self, message: bytes) -> bool:
+    @property
+    def is_shared(self) -> bool:
+        """True: all messages of the server arrive on its output."""
+        return True
+
+    def send(self, request: PendingRequest, now: float) -> None:
+        """Write a request, unless the process is not running."""
+        self._write(self._encoder.request(request))
+
+    def post(
+        self, message: Request | Notification | Response | ErrorResponse, now: float
+    ) -> tuple[None, Delivered] | None:
+        """Write a message. Report that it is undelivered if the process is not running."""
+        if self._write(self._encoder.message(message)):
+            return None, Delivered(message)
+        self._events.append(MessageUndelivered(message, "the server process ends"))
+        return None
+
+    def leave(self, request: PendingRequest, now: float, *, complete: bool) -> None:
+        """Do nothing: no stream belongs to one request."""
+
+    def _write(self, message: bytes) -> bool:
         """Write a message. Return False, with nothing written, if the process is not running."""
         if self.process.state is not ProcessState.RUNNING:
             return False
