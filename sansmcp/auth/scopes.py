@@ -10,6 +10,14 @@ from __future__ import annotations
 
 from ..scopes import OFFLINE_ACCESS
 
+MAX_CHARS = 16 * 1024
+"""The characters of the scopes that are requested. Each step-up can add some, for ever."""
+
+
+def length_of(scopes: tuple[str, ...]) -> int:
+    """Return the characters of scopes as a ``scope`` parameter has them."""
+    return len(" ".join(scopes))
+
 
 def union(*sets: tuple[str, ...]) -> tuple[str, ...]:
     """Return the scopes of all sets, in their order, each once."""

@@ -14,7 +14,7 @@ from .reader import ResponseReader
 from .stream import Stream
 
 if TYPE_CHECKING:  # imported for a client that has the setting authorization
-    from ..auth.flow import Attempt
+    from ..auth.step_ups import Attempt
 
 
 @attrs.define(eq=False)

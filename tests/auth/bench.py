@@ -9,17 +9,10 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import attrs
 
-from sansmcp.auth.flow import (
-    AbortFetch,
-    Attempt,
-    Failed,
-    Fetch,
-    Flow,
-    GiveUp,
-    Obtained,
-    Verdict,
-)
+from sansmcp.auth.flow import Flow, GiveUp, Verdict
 from sansmcp.auth.options import Authorization
+from sansmcp.auth.step_ups import Attempt
+from sansmcp.auth.steps import AbortFetch, Failed, Fetch, Obtained
 from sansmcp.effects import (
     LoadCredentials,
     LockCredentials,

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sansmcp.auth.clients import OAuthClient
-from sansmcp.auth.flow import Failed, Obtained
 from sansmcp.auth.options import Authorization, ClientCredentials
+from sansmcp.auth.steps import Failed, Obtained
 from sansmcp.auth.urls import origin_of
 from sansmcp.effects import LoadCredentials, LockCredentials, MakeKey, SaveCredentials, SignJwt
 

@@ -8,13 +8,14 @@ from urllib.parse import parse_qsl, urlencode, urlsplit
 import pytest
 
 from sansmcp.auth.clients import OAuthClient
-from sansmcp.auth.flow import GiveUp, Obtained, SendAgain
+from sansmcp.auth.flow import GiveUp, SendAgain
 from sansmcp.auth.options import (
     Authorization,
     ClientCredentials,
     IdentityAssertion,
     JwtAssertion,
 )
+from sansmcp.auth.steps import Obtained
 from sansmcp.states import AuthorizationState
 
 from .bench import ASM, ENDPOINT, OPENID, PRM, RESOURCE, ROOT_PRM, SERVER, Bench, World
@@ -371,7 +372,7 @@ def test_step_ups_of_one_operation_are_limited() -> None:
 
 
 def test_only_so_many_operations_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sansmcp.auth.flow._MAX_OPERATIONS", 1)
+    monkeypatch.setattr("sansmcp.auth.step_ups._MAX_OPERATIONS", 1)
     bench = Bench().start()
     for scope, operation in (("a", "x"), ("b", "y"), ("c", "x"), ("d", "x")):
         attempt = bench.sent(operation)
@@ -642,7 +643,7 @@ def test_a_nonce_of_the_mcp_server_starts_no_flow_and_goes_to_no_other() -> None
 
 
 def test_only_so_many_nonces_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sansmcp.auth.flow._MAX_NONCES", 1)
+    monkeypatch.setattr("sansmcp.auth.signatures._MAX_NONCES", 1)
     world = dpop_world()
     bench = Bench(world, Authorization(dpop=True)).start()
     bench.refused(nonce="n1")

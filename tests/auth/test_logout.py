@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from sansmcp import Client
-from sansmcp.auth.flow import LOGOUT_TIMEOUT, Obtained
 from sansmcp.auth.http import REQUEST_TIMEOUT
 from sansmcp.auth.options import Authorization
+from sansmcp.auth.runner import LOGOUT_TIMEOUT
 from sansmcp.auth.saved import Saved
+from sansmcp.auth.steps import Obtained
 from sansmcp.effects import LoadCredentials, LockCredentials, SaveCredentials
 from sansmcp.errors import AuthorizationFailed, LocalProtocolError
 from sansmcp.events import Closed

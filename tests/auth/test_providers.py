@@ -11,12 +11,12 @@ import pytest
 
 from sansmcp.addresses import AddressClass
 from sansmcp.auth.clients import OAuthClient
-from sansmcp.auth.flow import Failed, Obtained
 from sansmcp.auth.options import (
     Authorization,
     ClientCredentials,
     IdentityAssertion,
 )
+from sansmcp.auth.steps import Failed, Obtained
 from sansmcp.http import ResponseHead
 from sansmcp.states import AuthorizationState
 

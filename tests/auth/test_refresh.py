@@ -10,9 +10,11 @@ import attrs
 import pytest
 
 from sansmcp.auth.clients import OAuthClient
-from sansmcp.auth.flow import Attempt, Failed, Obtained, SendAgain
+from sansmcp.auth.flow import SendAgain
 from sansmcp.auth.options import Authorization
 from sansmcp.auth.saved import Saved
+from sansmcp.auth.step_ups import Attempt
+from sansmcp.auth.steps import Failed, Obtained
 from sansmcp.credentials import CredentialsKey
 from sansmcp.effects import (
     LoadCredentials,

@@ -697,7 +697,7 @@ def test_a_host_in_a_private_network(
     def always_public(address: str) -> AddressClass:
         return AddressClass.PUBLIC
 
-    monkeypatch.setattr("sansmcp.auth.flow.classify_address", always_public)
+    monkeypatch.setattr("sansmcp.auth.reach.classify_address", always_public)
     ran = run_in_process("login", server.url)
     assert ran.err.splitlines()[1] == (
         "sansmcp: If you trust that host, allow it with --allow-host HOST"

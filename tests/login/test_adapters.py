@@ -395,8 +395,8 @@ def test_the_policy_holds_where_the_adapter_connects(
     def always(policy: AddressPolicy, host: str) -> bool:
         return True
 
-    monkeypatch.setattr("sansmcp.auth.flow.classify_address", always_public)
-    monkeypatch.setattr("sansmcp.auth.flow.AddressPolicy.allows_literal", always)
+    monkeypatch.setattr("sansmcp.auth.reach.classify_address", always_public)
+    monkeypatch.setattr("sansmcp.auth.reach.AddressPolicy.allows_literal", always)
     with pytest.raises(AuthorizationFailed, match="more private network"):
         talk(server.url, Authorization(login=browse_once))
     assert set(server.seen) == {"/mcp"}
@@ -412,6 +412,6 @@ def test_the_peer_of_the_refusal_is_known(
         seen.append(address)
         return AddressClass.LOOPBACK
 
-    monkeypatch.setattr("sansmcp.auth.flow.classify_address", classify)
+    monkeypatch.setattr("sansmcp.auth.reach.classify_address", classify)
     talk(server.url, Authorization(login=browse_once))
     assert seen == ["127.0.0.1"]

@@ -40,8 +40,8 @@ from ..reader import ResponseReader
 from ..stream import Stream
 
 if TYPE_CHECKING:  # authorizing_for() imports them for a client that has the setting authorization
-    from ...auth.flow import Attempt
     from ...auth.http import AuthRequest
+    from ...auth.step_ups import Attempt
     from ..authorizing import Authorizing
 
 _DISCARD_TIMEOUT = 1.0
@@ -254,7 +254,7 @@ class HttpExchanges:
             operation: what the request is about, as far as scopes can depend on it. It is used if
                 the exchange replaces no other one.
         """
-        from ...auth.flow import Attempt
+        from ...auth.step_ups import Attempt
         from ..authorizing import Hold, SendNow, SignFirst
 
         authorizing, exchange = self.authorizing, self.open_exchanges[number]
@@ -274,7 +274,7 @@ class HttpExchanges:
 
     def run_flow(self, now: float) -> AuthorizationSteps:
         """Perform the steps that the flow wants; call this after everything that may change it."""
-        from ...auth.flow import AbortFetch, Failed, Fetch, Obtained
+        from ...auth.steps import AbortFetch, Failed, Fetch, Obtained
 
         authorizing = self.authorizing
         assert authorizing is not None
@@ -348,7 +348,8 @@ def authorizing_for(
             "authorization needs random_bytes and wall_clock, e.g. secrets.token_bytes and "
             "time.time"
         )
-    from ...auth.flow import OLDEST, Flow
+    from ...auth.discovery import OLDEST
+    from ...auth.flow import Flow
     from ..authorizing import Authorizing
 
     is_legacy_allowed = OLDEST in options.versions
