@@ -22,6 +22,7 @@
 ``keyed_calls``             calls that outlive their connections, by the keys of their clients
 ``input_checks``            which input requests are allowed, and which capabilities they need
 ``logs``                    the logs in the store: operations in flight, and watched logs
+``procedures``              what takes several messages with the store, as generators
 ``records``                 records in the store, also of a later version
 ``leases``                  how instances notice that another one has died
 ``store_completions``       how a driver reports the outcome of store effects

@@ -242,8 +242,9 @@ class Logs:
         self.core.timers.set(Timer.STORE_POLL, (key, reader), self.core.now + interval)
 
     def poll_soon(self, key: StreamKey, reader: LogReader) -> None:
-        """Poll a log after an interval: it has changed, but the reader could not take more."""
-        self._watches[key][reader].is_waiting = True
+        """Poll a log after an interval, or when the store tells of a change, if it is watched."""
+        if (watch := self._watch_of(key, reader)) is not None:
+            watch.is_waiting = True
         due = self.core.now + self.core.limits.store_poll_interval
         self.core.timers.set(Timer.STORE_POLL, (key, reader), due)
 

@@ -9,7 +9,6 @@ Source: the extension io.modelcontextprotocol/tasks at 2026-07-28; SEP-2663.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any
 
 import attrs
@@ -21,7 +20,8 @@ from ...messages import Request
 from ...store import StreamKey
 from .. import refusals
 from ..core import ServerCore
-from ..logs import LogReader, Logs
+from ..procedures import Changed, Interval, Procedure, StepFailedError, Steps, run
+from ..records import RecordTooNewError
 from .subscriptions import ListenerStream, Subscription, Subscriptions
 from .task_operation import KnownTask, task_key, unchanged
 from .task_requests import task_id_of
@@ -29,59 +29,55 @@ from .task_table import TaskTable
 
 
 @attrs.define(eq=False, repr=False)
-class TaskWatch(LogReader):
+class TaskWatch:
     """Tells one subscription of the states of one task."""
 
-    _core: ServerCore
     _table: TaskTable
     _subscriptions: Subscriptions
     _subscription: Subscription
     _key: StreamKey
-    _seq: int = attrs.field(default=0, init=False)
-    """The number of the last entry that was sent."""
-    is_stopped: bool = attrs.field(default=False, init=False)
+    _first: KnownTask
+    """The state that was read before the subscription began."""
+    _procedure: Procedure = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        self._procedure = Procedure(self._table.logs, self._tell())
+
+    def begin(self) -> None:
+        """Send the state, and every later one."""
+        self._procedure.start()
 
     @property
-    def _logs(self) -> Logs:
-        return self._table.logs
-
-    def begin(self, known: KnownTask) -> None:
-        """Send the state, and every later one."""
-        self._logs.watch(self._key, self)
-        self._on_known(known)
-
-    def poll_store(self) -> None:
-        """Read the state of the task, unless the client is too slow for another notification."""
-        if self._subscription.stream.is_above_high_water:
-            self._logs.poll_soon(self._key, self)
-        else:
-            self._table.operate(
-                self._key, unchanged, self._on_known, self._on_failed, self._is_wanted, self._seq
-            )
+    def is_stopped(self) -> bool:
+        """True if the task has ended, or the subscription."""
+        return self._procedure.is_over
 
     def stop(self) -> None:
         """Watch the task no more."""
-        self.is_stopped = True
-        self._logs.unwatch(self._key, self)
+        self._procedure.close()
 
-    def _on_known(self, known: KnownTask | None) -> None:
-        if self.is_stopped:
-            return
-        if known is not None and known.seq != self._seq:
-            self._seq = known.seq
-            self._subscription.notify(tasks.CHANGED, known.record.details(self._key.stream))
-        if known is None or known.record.is_terminal:
-            self.stop()
-            self._end_if_last()
-        else:
-            self._logs.poll_later(self._key, self)
+    def _tell(self) -> Steps[None]:
+        known: KnownTask | None = self._first
+        seq = 0
+        while known is not None:
+            if known.seq != seq:
+                seq = known.seq
+                self._subscription.notify(tasks.CHANGED, known.record.details(self._key.stream))
+            if known.record.is_terminal:
+                break
+            known = yield from self._look(known)
+        self.stop()
+        self._end_if_last()
 
-    def _on_failed(self, refusal: refusals.RefusalTemplate) -> None:
-        if not self.is_stopped:
-            self._logs.poll_later(self._key, self)
-
-    def _is_wanted(self) -> bool:
-        return False
+    def _look(self, known: KnownTask) -> Steps[KnownTask | None]:
+        """Read the state of the task when it may have changed, and the client can take it."""
+        yield Changed(self._key)
+        while self._subscription.stream.is_above_high_water:
+            yield Interval(self._key)
+        try:
+            return (yield from self._table.change(self._key, unchanged, known.seq))
+        except (StepFailedError, RecordTooNewError):
+            return known
 
     def _end_if_last(self) -> None:
         """End a subscription to tasks alone when all of them have ended."""
@@ -105,7 +101,7 @@ class TaskListening:
     _waiting: set[StreamKey]
     """The tasks that are being read."""
     _found: dict[StreamKey, KnownTask] = attrs.field(factory=dict[StreamKey, KnownTask], init=False)
-    _failure: refusals.RefusalTemplate | None = attrs.field(default=None, init=False)
+    _failure: RemoteProtocolError | None = attrs.field(default=None, init=False)
 
     @classmethod
     def start(
@@ -128,31 +124,29 @@ class TaskListening:
         self = cls(core, table, subscriptions, request, honoured, stream, client, set(first))
         stream.expect()
         for key in first:
-            done, failed = partial(self._on_known, key), partial(self._on_failed, key)
-            table.operate(key, unchanged, done, failed, self._is_wanted)
+            run(table.logs, self._look(key), self._is_wanted)
         if not first:
             self._open()
 
     def _is_wanted(self) -> bool:
         return self._failure is None and not self._stream.is_gone
 
-    def _on_known(self, key: StreamKey, known: KnownTask | None) -> None:
-        if known is not None:
-            self._found[key] = known
-        self._has_read(key)
-
-    def _on_failed(self, key: StreamKey, refusal: refusals.RefusalTemplate) -> None:
-        self._failure = refusal
-        self._has_read(key)
-
-    def _has_read(self, key: StreamKey) -> None:
+    def _look(self, key: StreamKey) -> Steps[None]:
+        """Read one task; the last of them opens the subscription."""
+        try:
+            known = yield from self._table.change(key, unchanged)
+        except StepFailedError:
+            self._failure = refusals.store_failed(self._request.id)
+        except RecordTooNewError:
+            self._failure = refusals.RECORD_TOO_NEW(self._request.id)
+        else:
+            if known is not None:
+                self._found[key] = known
         self._waiting.discard(key)
         if self._waiting or self._stream.is_gone:
             return
-        if self._failure is refusals.RECORD_TOO_NEW:
-            self._stream.refuse(refusals.RECORD_TOO_NEW(self._request.id))
-        elif self._failure is not None:
-            self._stream.refuse(refusals.store_failed(self._request.id))
+        if self._failure is not None:
+            self._stream.refuse(self._failure)
         elif self._core.has_stopped:
             self._stream.refuse(refusals.SHUTTING_DOWN(self._request.id))
         else:
@@ -170,9 +164,9 @@ class TaskListening:
             self._request, self._honoured, self._stream, self._client
         )
         watches = [
-            (TaskWatch(self._core, self._table, self._subscriptions, subscription, key), known)
+            TaskWatch(self._table, self._subscriptions, subscription, key, known)
             for key, known in self._found.items()
         ]
-        subscription.watches.extend(watch for watch, _ in watches)
-        for watch, known in watches:
-            watch.begin(known)
+        subscription.watches.extend(watches)
+        for watch in watches:
+            watch.begin()

@@ -12,15 +12,12 @@ from collections.abc import Callable
 
 import attrs
 
-from ...effects import StoreEffect, StoreRead
 from ...shares import Shares
-from ...store import Entry, Page, StreamKey
+from ...store import AppendResult, Entry, StreamKey
 from ...tasks import WORKING
-from .. import refusals
 from ..core import ServerCore
-from ..logs import Logs, StoreOperation
-from ..records import RecordTooNewError, record_in
-from ..refusals import RefusalTemplate
+from ..procedures import Append, Read, Steps
+from ..records import record_in
 from .task_record import TaskRecord
 
 _SESSION = ".tasks"
@@ -70,80 +67,44 @@ class Appends:
             self.claims.change(key.principal, by)
 
 
-@attrs.define(eq=False, repr=False)
-class TaskOperation(StoreOperation):
-    """Reads a task once, and changes it if that is decided."""
+def change_task(
+    core: ServerCore,
+    key: StreamKey,
+    decide: Callable[[TaskRecord], TaskRecord | None],
+    appends: Appends,
+    after: int = 0,
+) -> Steps[KnownTask | None]:
+    """Read a task, and append the state that ``decide()`` returns; None leaves it as it is.
 
-    _core: ServerCore
-    _logs: Logs
-    _key: StreamKey
-    _decide: Callable[[TaskRecord], TaskRecord | None]
-    """Returns the new state; None leaves the task as it is. It may be called again."""
-    _done: Callable[[KnownTask | None], None]
-    """Called with the state at the end; None if there is no such task, or its time is over."""
-    _failed: Callable[[RefusalTemplate], None]
-    """Called with the reason if the store has failed, or only a later version can read the task."""
-    _is_wanted: Callable[[], bool]
-    """Returns True as long as a failed operation is worth repeating."""
-    _appends: Appends
-    _new: KnownTask | None = attrs.field(default=None, init=False)
-    """The state that is being appended; None if there is none."""
+    ``decide()`` may be called again. The last entry probably follows the number ``after``.
 
-    def start(self, after: int = 0) -> None:
-        """Read the task; the last entry probably follows the number ``after``."""
-        most = self._core.limits.max_stored_bytes
-        self._logs.read(self._key, after, self, limit=1, max_bytes=most)
+    Returns:
+        The state at the end; None if there is no such task, or its time is over.
 
-    def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
+    Raises:
+        StepFailedError: the store has failed. A change may have been stored or not.
+        RecordTooNewError: only a later version can read the task.
+    """
+    while True:
+        page = yield Read(key, after)
         entry = page.entries[-1] if page is not None and page.entries else None
-        if page is None or (entry is None and effect.after == page.last.seq - 1):
-            self._done(None)
-        elif entry is None or entry.seq < page.last.seq:
-            self.start(page.last.seq - 1)
-        else:
-            try:
-                record = TaskRecord.decode(record_in(entry))
-            except RecordTooNewError:
-                self._failed(refusals.RECORD_TOO_NEW)
-            else:
-                self._change(KnownTask(entry.seq, record))
-
-    def _change(self, known: KnownTask) -> None:
-        if known.record.is_expired(self._core.wall_time()):
-            self._done(None)
-            return
-        new = self._decide(known.record)
+        if page is None or (entry is None and after == page.last.seq - 1):
+            return None
+        if entry is None or entry.seq < page.last.seq:
+            after = page.last.seq - 1
+            continue
+        record = TaskRecord.decode(record_in(entry))
+        if record.is_expired(core.wall_time()):
+            return None
+        new = decide(record)
         if new is None:
-            self._done(known)
-        else:
-            self._new = KnownTask(known.seq + 1, new, is_changed=True)
-            self._appends.count(self._key, new, 1)
-            self._logs.append(self._key, (task_entry(self._new.seq, new),), self)
-
-    def _end_append(self) -> KnownTask:
-        assert self._new is not None
-        appended, self._new = self._new, None
-        self._appends.count(self._key, appended.record, -1)
-        return appended
-
-    def on_append_done(self) -> None:
-        self._done(self._end_append())
-        self._logs.on_changed(self._key)
-
-    def on_append_conflict(self) -> None:
-        """Read what another instance has appended."""
-        self.start(self._end_append().seq - 1)
-
-    def on_append_behind(self) -> None:
-        """Read what the store still has."""
-        self._end_append()
-        self.start()
-
-    def may_repeat(self, effect: StoreEffect) -> bool:
-        return self._is_wanted()
-
-    def failed(self, effect: StoreEffect) -> bool:
-        if self._new is not None:
-            self._end_append()
-        self._failed(refusals.TASK_STORE_FAILED)
-        return True
+            return KnownTask(entry.seq, record)
+        appends.count(key, new, 1)
+        try:
+            result = yield Append(key, (task_entry(entry.seq + 1, new),))
+        finally:
+            appends.count(key, new, -1)
+        if result is AppendResult.STORED:
+            return KnownTask(entry.seq + 1, new, is_changed=True)
+        # After a conflict the state of the other instance follows; else the store has lost some.
+        after = entry.seq if result is AppendResult.CONFLICT else 0

@@ -25,6 +25,8 @@ from ...store import StreamKey
 from .. import refusals
 from ..calls import RunningCall
 from ..core import ServerCore
+from ..procedures import StepFailedError, Steps, run
+from ..records import RecordTooNewError
 from .task_operation import KnownTask, task_key, unchanged
 from .task_record import TaskRecord
 from .task_table import TaskTable
@@ -48,8 +50,6 @@ class TaskRequest:
     _task_id: str
     _answered: TaskRecord | None = attrs.field(default=None, init=False)
     """The state with the responses of this request, the last ones of their round."""
-    _limit: int | None = attrs.field(default=None, init=False)
-    """The limit that keeps the task from going on here."""
 
     @classmethod
     def start(
@@ -65,51 +65,56 @@ class TaskRequest:
         self = cls(core, table, call, head, id)
         match request.method:
             case tasks.GET:
-                self._operate(unchanged, self._tell)
+                steps = self._get()
             case tasks.CANCEL:
-                self._operate(self._cancelled, self._acknowledge)
+                steps = self._cancel()
             case _:
-                self._operate(partial(self._updated, responses), self._go_on)
+                steps = self._update(responses)
+        # Without the client, too, if the task is to go on here: the failed append may be done.
+        run(table.logs, self._respond(steps), lambda: call.is_running or self._answered is not None)
 
     @property
     def _key(self) -> StreamKey:
         return task_key(self._call.peer.principal, self._task_id)
 
-    def _operate(
-        self,
-        decide: Callable[[TaskRecord], TaskRecord | None],
-        done: Callable[[KnownTask], None],
-    ) -> None:
-        self._table.operate(
-            self._key, decide, partial(self._done, done), self._fail, self._is_wanted
-        )
-
-    def _is_wanted(self) -> bool:
-        """True if a failed operation is to be repeated.
-
-        Also without the client if the task is to go on here: the failed append may have been done.
-        """
-        return self._call.is_running or self._answered is not None
-
-    def _done(self, done: Callable[[KnownTask], None], known: KnownTask | None) -> None:
-        if known is None:
-            self._refuse(refusals.UNKNOWN_TASK(self._call.request.id))
+    def _respond(self, steps: Steps[dict[str, Any]]) -> Steps[None]:
+        """Respond with the result of the request, or with the refusal."""
+        id = self._call.request.id
+        try:
+            result = yield from steps
+        except RemoteProtocolError as raised:
+            refusal = raised
+        except StepFailedError:  # claim nothing: the change may have been stored or not
+            refusal = refusals.TASK_STORE_FAILED(id)
+        except RecordTooNewError:
+            refusal = refusals.RECORD_TOO_NEW(id)
         else:
-            done(known)
-
-    def _fail(self, refusal: refusals.RefusalTemplate) -> None:
-        """Claim nothing: the change may have been stored or not."""
-        self._refuse(refusal(self._call.request.id))
-
-    def _refuse(self, refusal: RemoteProtocolError) -> None:
+            self._call.respond(result, now=self._core.now)
+            return
         error = refusal.reply
         self._call.respond_error(error.code, error.message, error.data, now=self._core.now)
 
-    def _tell(self, known: KnownTask) -> None:
-        self._call.respond(known.record.details(self._task_id), now=self._core.now)
+    def _change(self, decide: Callable[[TaskRecord], TaskRecord | None]) -> Steps[KnownTask]:
+        """Change the task. Raises RemoteProtocolError if there is none."""
+        known = yield from self._table.change(self._key, decide)
+        if known is None:
+            raise refusals.UNKNOWN_TASK(self._call.request.id)
+        return known
 
-    def _acknowledge(self, known: KnownTask) -> None:
-        self._call.respond({}, now=self._core.now)
+    def _get(self) -> Steps[dict[str, Any]]:
+        known = yield from self._change(unchanged)
+        return known.record.details(self._task_id)
+
+    def _cancel(self) -> Steps[dict[str, Any]]:
+        yield from self._change(self._cancelled)
+        return {}
+
+    def _update(self, given: Mapping[str, Any]) -> Steps[dict[str, Any]]:
+        """Add responses. If they are the last ones, call the handler again."""
+        known = yield from self._change(partial(self._updated, given))
+        if self._answered is not None and self._answered.reentry is not None:
+            self._table.go_on(self._key, known, self._answered.reentry, self._head)
+        return {}
 
     def _cancelled(self, record: TaskRecord) -> TaskRecord | None:
         """Return the cancelled task; None if it has ended."""
@@ -120,8 +125,10 @@ class TaskRequest:
         return ended.kept(time, self._core.limits.max_stored_age)
 
     def _updated(self, given: Mapping[str, Any], record: TaskRecord) -> TaskRecord | None:
-        """Return the task with those responses that it waits for; None if there is none."""
-        self._limit = None
+        """Return the task with those responses that it waits for; None if there is none.
+
+        Raises RemoteProtocolError if it is to go on here, and there is no room.
+        """
         self._answered = None
         new = {key: given[key] for key in record.input_requests if key in given}
         reentry = record.reentry
@@ -138,9 +145,9 @@ class TaskRequest:
         ).kept(time, self._core.limits.max_stored_age)
         if left:
             return answered
-        self._limit = self._table.limit_for(self._key.principal, self._key)
-        if self._limit is not None:
-            return None
+        limit = self._table.limit_for(self._key.principal, self._key)
+        if limit is not None:
+            raise refusals.TOO_MANY_TASKS(self._call.request.id, limit=limit)
         self._answered = answered
         options = self._core.app.options_of("tools/call")
         return attrs.evolve(
@@ -149,15 +156,6 @@ class TaskRequest:
             writer=self._core.instance,
             reentry=answered.reentry if options.is_restartable(reentry.request) else None,
         )
-
-    def _go_on(self, known: KnownTask) -> None:
-        """Acknowledge the responses. If they were the last ones, call the handler again."""
-        if self._limit is not None:
-            self._refuse(refusals.TOO_MANY_TASKS(self._call.request.id, limit=self._limit))
-            return
-        if self._answered is not None and self._answered.reentry is not None:
-            self._table.go_on(self._key, known, self._answered.reentry, self._head)
-        self._acknowledge(known)
 
 
 def _responses_of(request: Request) -> dict[str, Any]:

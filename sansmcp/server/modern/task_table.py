@@ -33,9 +33,10 @@ from ..core import ServerCore
 from ..input_checks import missing_capability
 from ..leases import Lease, Peers
 from ..logs import Logs
-from ..refusals import RefusalTemplate
+from ..procedures import StepFailedError, Steps, run
+from ..records import RecordTooNewError
 from .running_task import RunningTask
-from .task_operation import Appends, KnownTask, TaskOperation, task_key, unchanged
+from .task_operation import Appends, KnownTask, change_task, task_key, unchanged
 from .task_record import Reentry, TaskRecord
 
 _FOLLOWED = 120.0
@@ -226,55 +227,40 @@ class TaskTable:
         for key in tuple(itertools.islice(parked, _LOOKED_AT)):
             parked[key] = parked.pop(key)
             self._looking += 1
-            self.operate(key, unchanged, self._end_look, self._end_look, lambda: False)
+            run(self.logs, self._look_at(key))
 
-    def _end_look(self, outcome: KnownTask | RefusalTemplate | None) -> None:
-        self._looking -= 1
+    def _look_at(self, key: StreamKey) -> Steps[None]:
+        try:
+            yield from self.change(key, unchanged)
+        except (StepFailedError, RecordTooNewError):
+            pass  # it keeps its place for now
+        finally:
+            self._looking -= 1
 
     # Operations
 
-    def operate(
+    def change(
         self,
         key: StreamKey,
         decide: Callable[[TaskRecord], TaskRecord | None],
-        done: Callable[[KnownTask | None], None],
-        failed: Callable[[RefusalTemplate], None],
-        is_wanted: Callable[[], bool],
         after: int = 0,
-    ) -> None:
-        """Read a task, and change it if ``decide()`` returns a new state.
-
-        ``done()`` gets the state at the end, or None if there is no such task. ``failed()`` is
-        called with the reason if the store has failed, or only a later version can read the
-        task, and ``is_wanted()`` tells if that is worth another attempt.
-        ``after``: the number of an entry that was read before.
-        """
+    ) -> Steps[KnownTask | None]:
+        """Do as ``change_task()``, and notice if a task has ended or its instance may have died."""
         running = self._running.get(key)
-        operation = TaskOperation(
-            self._core,
-            self.logs,
-            key,
-            decide,
-            partial(self._on_known, key, done),
-            failed,
-            is_wanted,
-            self._appends,
-        )
-        operation.start(max(0, (after if running is None else running.seq) - 1))
-
-    def _on_known(
-        self, key: StreamKey, done: Callable[[KnownTask | None], None], known: KnownTask | None
-    ) -> None:
-        """Notice if a task has ended elsewhere, or if its instance may have died."""
+        after = max(0, (after if running is None else running.seq) - 1)
+        known = yield from change_task(self._core, key, decide, self._appends, after)
         if known is None or known.record.status != tasks.INPUT_REQUIRED:
             self._unpark(key)
-        done(known)
-        if known is not None:
-            running, record = self._running.get(key), known.record
-            if running is not None and known.seq > running.seq and record.is_terminal:
-                running.end_elsewhere()
-            elif record.status == tasks.WORKING and running is None:
-                self._follow(key, record)
+        if known is None:
+            return None
+        running, record = self._running.get(key), known.record
+        if running is not None and known.seq > running.seq and record.is_terminal:
+            running.end_elsewhere()
+        if known.is_changed:
+            self.logs.on_changed(key)
+        elif record.status == tasks.WORKING and running is None:
+            self._follow(key, record)
+        return known
 
     def _follow(self, key: StreamKey, record: TaskRecord, *, is_again: bool = False) -> None:
         """Notice if the instance that runs a task has died.
@@ -297,16 +283,23 @@ class TaskTable:
         ``updated``: the time of the state that was seen last. If there is another one, the instance
         may have kept no lease only because the task waited for input.
         """
-        TaskOperation(
-            self._core,
-            self.logs,
-            key,
-            partial(self._take_over, key, writer, updated),
-            partial(self._on_taken_over, key),
-            _nothing,
-            lambda: True,
-            self._appends,
-        ).start()
+        run(self.logs, self._after_death(key, writer, updated), lambda: True)
+
+    def _after_death(self, key: StreamKey, writer: str, updated: float) -> Steps[None]:
+        decide = partial(self._take_over, key, writer, updated)
+        try:
+            known = yield from change_task(self._core, key, decide, self._appends)
+        except (StepFailedError, RecordTooNewError):
+            return  # the next request about the task tries again
+        if known is None:
+            return
+        record = known.record
+        if known.is_changed and record.reentry is not None:
+            self.go_on(key, known, record.reentry, None)
+        elif record.status == tasks.WORKING and record.writer != self._core.instance:
+            self._follow(key, record, is_again=True)
+        if known.is_changed:
+            self.logs.on_changed(key)
 
     def _take_over(
         self, key: StreamKey, writer: str, updated: float, record: TaskRecord
@@ -330,15 +323,6 @@ class TaskTable:
             record = attrs.evolve(record, writer=self._core.instance, reentry=reentry)
         return record.kept(time, self._core.limits.max_stored_age)
 
-    def _on_taken_over(self, key: StreamKey, known: KnownTask | None) -> None:
-        if known is None:
-            return
-        record = known.record
-        if known.is_changed and record.reentry is not None:
-            self.go_on(key, known, record.reentry, None)
-        elif record.status == tasks.WORKING and record.writer != self._core.instance:
-            self._follow(key, record, is_again=True)
-
     def go_on(
         self, key: StreamKey, known: KnownTask, reentry: Reentry, head: RequestHead | None
     ) -> None:
@@ -359,10 +343,6 @@ class TaskTable:
         self._add(key, task).go_on()
         core.stateless[call] = None
         core.events.append(CallReceived(call))
-
-
-def _nothing(refusal: RefusalTemplate) -> None:
-    """Do nothing: the next request about the task tries again."""
 
 
 def _loses_messages(call: RunningCall) -> bool:

@@ -158,6 +158,19 @@ def test_a_task_whose_instance_has_died_fails_within_the_lease_and_two_seconds()
     assert state["statusMessage"] == state["error"]["message"]
 
 
+def test_a_death_after_which_the_task_cannot_be_read_is_noticed_again() -> None:
+    first, second = instances = TaskInstances()
+    id, _ = first.new_task()
+    assert second.status(id) == "working"
+    second.store_works = False
+    instances.wait(LEASE + 2, second)
+    second.fail_store_for_good()
+    second.store_works = True
+    assert second.status(id) == "working"
+    instances.wait(LEASE + 2, second)
+    assert reason_of(second, id) == "instance_lost"
+
+
 def test_a_task_lives_as_long_as_its_instance() -> None:
     first, second = instances = TaskInstances()
     id, call = first.new_task()

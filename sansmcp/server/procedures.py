@@ -1,0 +1,191 @@
+"""Procedures: what takes more than one message with the store, as generators.
+
+A procedure reads from top to bottom. It yields what it waits for, stops there, and is sent the
+answer:
+
+* ``Read``: a page of a log. The answer is the page; None if the log does not exist.
+* ``Append``: entries are added to a log. The answer is the ``AppendResult``.
+* ``Changed``: another instance may have appended to a log since it was last read.
+* ``Interval``: some time has passed, after which the log is looked at in any case.
+* ``Told``: the store has told of a change of a log, which is not read otherwise.
+
+If the store fails, a step is repeated for as long as the procedure is wanted, and for
+``Limits.store_retry_timeout`` at most. Then StepFailedError is raised where the step was yielded. A
+procedure that does not catch it has lost messages, and the event StoreFailed says so.
+
+A procedure waits for one thing at a time, so it has at most one operation in flight. ``close()``
+ends it where it stands. An append that is in flight then may be done or not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Sequence
+from typing import Any, TypeAlias, TypeVar
+
+import attrs
+
+from ..effects import StoreEffect, StoreRead
+from ..store import AppendResult, Entry, Page, StreamKey
+from ..types import assert_never
+from .logs import LogReader, Logs
+
+_T = TypeVar("_T")
+
+
+class StepFailedError(Exception):
+    """The store has failed, and the step is given up. An append may be done or not."""
+
+
+@attrs.frozen
+class Read:
+    """Read the entries after a number: by default one, of any size."""
+
+    key: StreamKey
+    after: int = 0
+    limit: int = 1
+    max_bytes: int | None = None
+
+
+@attrs.frozen
+class Append:
+    """Append entries, whose numbers follow that of the last entry."""
+
+    key: StreamKey
+    entries: Sequence[Entry]
+
+
+@attrs.frozen
+class Changed:
+    """Wait until a log may have changed. From the first time on, the store tells of changes."""
+
+    key: StreamKey
+
+
+@attrs.frozen
+class Interval:
+    """Wait for ``Limits.store_poll_interval``, or less if the store tells of a change."""
+
+    key: StreamKey
+
+
+@attrs.frozen
+class Told:
+    """Wait until the store tells of a change of a log; for ever if it cannot."""
+
+    key: StreamKey
+
+
+Step: TypeAlias = Read | Append | Changed | Interval | Told
+Steps: TypeAlias = Generator[Step, Any, _T]
+"""A procedure, or a part of one, that returns a value at its end."""
+
+
+def _is_never_wanted() -> bool:
+    return False
+
+
+@attrs.define(eq=False, repr=False)
+class Procedure(LogReader):
+    """A procedure that runs. It begins with ``start()``."""
+
+    _logs: Logs
+    _steps: Steps[None]
+    _is_wanted: Callable[[], bool] = _is_never_wanted
+    """Returns True as long as a step that has failed is worth repeating."""
+    _watched: StreamKey | None = attrs.field(default=None, init=False)
+    """The log for whose changes it has waited."""
+    _step: Step | None = attrs.field(default=None, init=False)
+    """The step at which it waits; None before the first, and while it goes to the next."""
+    is_over: bool = attrs.field(default=False, init=False)
+
+    def start(self) -> None:
+        """Go to the first step."""
+        self._go_on(None)
+
+    def close(self) -> None:
+        """End the procedure where it stands. Repeated calls are safe, also from its own steps."""
+        self._end()
+        if self._step is not None:
+            self._steps.close()
+
+    def poll_store(self) -> None:
+        """Go on: the time is over, or the store has told of a change."""
+        self._go_on(None)
+
+    def on_append_done(self) -> None:
+        self._go_on(AppendResult.STORED)
+
+    def on_append_conflict(self) -> None:
+        self._go_on(AppendResult.CONFLICT)
+
+    def on_append_behind(self) -> None:
+        self._go_on(AppendResult.BEHIND)
+
+    def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
+        self._go_on(page)
+
+    def may_repeat(self, effect: StoreEffect) -> bool:
+        return not self.is_over and self._is_wanted()
+
+    def failed(self, effect: StoreEffect) -> bool:
+        """Raise StepFailedError at the step. Returns False if the procedure does not catch it."""
+        if not self.is_over:
+            try:
+                self._advance(lambda: self._steps.throw(StepFailedError()))
+            except StepFailedError:
+                return False
+        return True
+
+    def _go_on(self, answer: AppendResult | Page | None) -> None:
+        if not self.is_over:
+            self._advance(lambda: self._steps.send(answer))
+
+    def _advance(self, resume: Callable[[], Step]) -> None:
+        self._step = None
+        try:
+            step = resume()
+        except StopIteration:
+            self._end()
+        except BaseException:
+            self._end()
+            raise
+        else:
+            self._step = step
+            if self.is_over:  # it has closed itself on the way
+                self._steps.close()
+            else:
+                self._perform(step)
+
+    def _perform(self, step: Step) -> None:
+        match step:
+            case Read(key=key, after=after, limit=limit, max_bytes=most):
+                most = self._logs.core.limits.max_stored_bytes if most is None else most
+                self._logs.read(key, after, self, limit=limit, max_bytes=most)
+            case Append(key=key, entries=entries):
+                self._logs.append(key, entries, self)
+            case Changed(key=key):
+                if self._watched is None:
+                    self._watched = key
+                    self._logs.watch(key, self)
+                self._logs.poll_later(key, self)
+            case Interval(key=key):
+                self._logs.poll_soon(key, self)
+            case Told(key=key):
+                self._watched = key
+                self._logs.watch_only(key, self)
+            case _ as impossible:
+                assert_never(impossible)
+
+    def _end(self) -> None:
+        self.is_over = True
+        if self._watched is not None:
+            self._logs.unwatch(self._watched, self)
+            self._watched = None
+
+
+def run(logs: Logs, steps: Steps[None], is_wanted: Callable[[], bool] = _is_never_wanted) -> None:
+    """Run a procedure until it ends by itself.
+
+    ``is_wanted`` returns True as long as a step that has failed is worth repeating.
+    """
+    Procedure(logs, steps, is_wanted).start()
