@@ -9,9 +9,12 @@ answer:
 * ``Interval``: some time has passed, after which the log is looked at in any case.
 * ``Told``: the store has told of a change of a log, which is not read otherwise.
 
-If the store fails, a step is repeated for as long as the procedure is wanted, and for
-``Limits.store_retry_timeout`` at most. Then StepFailedError is raised where the step was yielded. A
-procedure that does not catch it has lost messages, and the event StoreFailed says so.
+* ``Pause``: ``wake()`` was called.
+
+If the store fails, a read is repeated for as long as the procedure is wanted, and an append, which
+the store may have done, in any case; but for ``Limits.store_retry_timeout`` at most. Then
+StepFailedError is raised where the step was yielded. A procedure that does not catch it has lost
+messages, and the event StoreFailed says so.
 
 A procedure waits for one thing at a time, so it has at most one operation in flight. ``close()``
 ends it where it stands. An append that is in flight then may be done or not.
@@ -19,6 +22,7 @@ ends it where it stands. An append that is in flight then may be done or not.
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Generator, Sequence
 from typing import Any, TypeAlias, TypeVar
 
@@ -26,10 +30,10 @@ import attrs
 
 from ..effects import StoreEffect, StoreRead
 from ..store import AppendResult, Entry, Page, StreamKey
-from ..types import assert_never
+from ..types import FastEnum, assert_never
 from .logs import LogReader, Logs
 
-_T = TypeVar("_T")
+_Value = TypeVar("_Value")
 
 
 class StepFailedError(Exception):
@@ -52,6 +56,8 @@ class Append:
 
     key: StreamKey
     entries: Sequence[Entry]
+    is_repeated: bool = True
+    """False to give it up at the first failure."""
 
 
 @attrs.frozen
@@ -75,8 +81,22 @@ class Told:
     key: StreamKey
 
 
-Step: TypeAlias = Read | Append | Changed | Interval | Told
-Steps: TypeAlias = Generator[Step, Any, _T]
+@attrs.frozen
+class Pause:
+    """Wait until ``Procedure.wake()`` is called."""
+
+
+class Waited(FastEnum):
+    """Why a wait is over."""
+
+    CHANGED = enum.auto()
+    """The store has told of a change, or the time is over."""
+    WOKEN = enum.auto()
+    """``Procedure.wake()`` was called."""
+
+
+Step: TypeAlias = Read | Append | Changed | Interval | Told | Pause
+Steps: TypeAlias = Generator[Step, Any, _Value]
 """A procedure, or a part of one, that returns a value at its end."""
 
 
@@ -89,9 +109,9 @@ class Procedure(LogReader):
     """A procedure that runs. It begins with ``start()``."""
 
     _logs: Logs
-    _steps: Steps[None]
+    _steps: Steps[object]
     _is_wanted: Callable[[], bool] = _is_never_wanted
-    """Returns True as long as a step that has failed is worth repeating."""
+    """Returns True as long as a read that has failed is worth repeating."""
     _watched: StreamKey | None = attrs.field(default=None, init=False)
     """The log for whose changes it has waited."""
     _step: Step | None = attrs.field(default=None, init=False)
@@ -108,9 +128,31 @@ class Procedure(LogReader):
         if self._step is not None:
             self._steps.close()
 
+    @property
+    def is_watching(self) -> bool:
+        """True if the store is to tell of changes of a log."""
+        return self._watched is not None
+
+    def watch(self, key: StreamKey) -> None:
+        """Let the store tell of changes of a log from now on, for the next ``Changed``."""
+        if self._watched is None:
+            self._watched = key
+            self._logs.watch(key, self)
+
+    def unwatch(self) -> None:
+        """Let the store tell no more. ``Changed`` then ends only with ``wake()``."""
+        if self._watched is not None:
+            self._logs.unwatch(self._watched, self)
+            self._watched = None
+
+    def wake(self) -> None:
+        """Go on, unless an operation is in flight. The answer is WOKEN."""
+        if isinstance(self._step, Changed | Pause):
+            self._go_on(Waited.WOKEN)
+
     def poll_store(self) -> None:
-        """Go on: the time is over, or the store has told of a change."""
-        self._go_on(None)
+        """Go on: the time is over, or the store has told of a change. The answer is CHANGED."""
+        self._go_on(Waited.CHANGED)
 
     def on_append_done(self) -> None:
         self._go_on(AppendResult.STORED)
@@ -125,7 +167,9 @@ class Procedure(LogReader):
         self._go_on(page)
 
     def may_repeat(self, effect: StoreEffect) -> bool:
-        return not self.is_over and self._is_wanted()
+        if self.is_over:
+            return False
+        return self._step.is_repeated if isinstance(self._step, Append) else self._is_wanted()
 
     def failed(self, effect: StoreEffect) -> bool:
         """Raise StepFailedError at the step. Returns False if the procedure does not catch it."""
@@ -136,7 +180,7 @@ class Procedure(LogReader):
                 return False
         return True
 
-    def _go_on(self, answer: AppendResult | Page | None) -> None:
+    def _go_on(self, answer: AppendResult | Page | Waited | None) -> None:
         if not self.is_over:
             self._advance(lambda: self._steps.send(answer))
 
@@ -164,28 +208,26 @@ class Procedure(LogReader):
             case Append(key=key, entries=entries):
                 self._logs.append(key, entries, self)
             case Changed(key=key):
-                if self._watched is None:
-                    self._watched = key
-                    self._logs.watch(key, self)
+                self.watch(key)
                 self._logs.poll_later(key, self)
             case Interval(key=key):
                 self._logs.poll_soon(key, self)
             case Told(key=key):
                 self._watched = key
                 self._logs.watch_only(key, self)
+            case Pause():
+                pass
             case _ as impossible:
                 assert_never(impossible)
 
     def _end(self) -> None:
         self.is_over = True
-        if self._watched is not None:
-            self._logs.unwatch(self._watched, self)
-            self._watched = None
+        self.unwatch()
 
 
-def run(logs: Logs, steps: Steps[None], is_wanted: Callable[[], bool] = _is_never_wanted) -> None:
+def run(logs: Logs, steps: Steps[object], is_wanted: Callable[[], bool] = _is_never_wanted) -> None:
     """Run a procedure until it ends by itself.
 
-    ``is_wanted`` returns True as long as a step that has failed is worth repeating.
+    ``is_wanted`` returns True as long as a read that has failed is worth repeating.
     """
     Procedure(logs, steps, is_wanted).start()

@@ -40,6 +40,7 @@ from sansmcp import (
 from sansmcp.effects import SendBody, SendHead
 from sansmcp.events import CallCompleted, CallFailed, ServerRequestReceived
 from sansmcp.server.legacy.parked_calls import ParkedCall, ResponseDelivery
+from sansmcp.server.procedures import Steps
 from sansmcp.testing import Link, Pair, sequential_tokens
 
 from ..stores.strangers import Attempt, Spy, attempts, initialize
@@ -302,9 +303,9 @@ def test_a_cancellation_finds_the_handler_that_waits_for_an_answer(seeds: range)
 
 
 def test_planted_bug_who_comes_back_goes_on_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    def twice(self: ResponseDelivery, parked: ParkedCall) -> None:
-        self._continue(parked, self._turn.seq)
-        self._done()
+    def twice(self: ResponseDelivery, parked: ParkedCall) -> Steps[int | None]:
+        yield from ()
+        return self._turn.seq
 
     monkeypatch.setattr(ResponseDelivery, "_claim", twice)
     found = problems("multi-turn streams", PLACES[1], range(60))

@@ -26,7 +26,7 @@ from ..calls import CallOwner, Responder, RunningCall
 from ..core import ServerCore
 from ..exchange import ServerExchange
 from ..keyed_calls import KeyedCalls
-from .mailbox import MailboxPost, cancellation_mailbox, reason_of
+from .mailbox import cancellation_mailbox, post_message, reason_of
 from .parked_calls import deliver_responses
 from .sessions import SUBSCRIBE, UNSUBSCRIBE, LegacySession
 
@@ -236,7 +236,6 @@ class Dispatcher:
             log = session.log_key(cancellation_mailbox(id))
             reason = reason_of(message).encode()
             looks_again = session.is_shared
-            post = MailboxPost(session.table, log, reason, exchange, looks_again=looks_again)
-            post.append_if_expected()
+            post_message(session.table, log, reason, exchange, looks_again=looks_again)
             return True
         return False

@@ -5,12 +5,14 @@ Source: 2024-11-05 to 2025-11-25.
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Hashable
 
 import attrs
 
 from ...codecs import jsonrpc
+from ...errors import RemoteProtocolError
 from ...messages import Notification, Params
 from ...meta_keys import UPDATED
 from ...server_call import Session
@@ -20,12 +22,13 @@ from ..core import ServerCore, Sink
 from ..keyed_calls import KeyedCalls
 from ..leases import Lease, Peers
 from ..logs import Logs
+from ..procedures import Steps, run
 from ..validation import Endpoint
 from .dispatcher import Dispatcher
 from .http_sse import HttpSse
 from .publications import Publications
 from .session_channel import SessionChannelHandler
-from .session_records import SessionRecord
+from .session_records import load_record
 from .sessions import PUBLISHED, LegacySession, SessionTable
 from .stream_table import StreamTable
 from .streamable_http import StreamableHttp
@@ -97,14 +100,15 @@ class LegacyServer:
         """
         if session.is_shared and (session.is_busy or session.writes_for_others):
             assert session.id is not None
-            SessionRecord.for_session(
-                self._core,
-                self.sessions,
-                session.principal,
-                session.id.reveal(),
-                is_used=session.is_busy,
-            ).load_record()
+            run(self.streams.logs, self._refresh(session, session.id.reveal()))
         self.sessions.expire(session)
+
+    def _refresh(self, session: LegacySession, id: str) -> Steps[None]:
+        # If it fails, the next request of the session is refused, if need be.
+        with contextlib.suppress(RemoteProtocolError):
+            yield from load_record(
+                self._core, self.sessions, session.principal, id, is_used=session.is_busy
+            )
 
     def end_session(self, session: Session, reason: str) -> None:
         """End an open session."""

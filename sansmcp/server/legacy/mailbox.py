@@ -23,15 +23,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable
 
-import attrs
-
 from ...codecs import json, jsonrpc
-from ...effects import StoreEffect, StoreRead
 from ...messages import ErrorResponse, Notification, RequestId, Response
 from ...store import Entry, Page, StreamKey
 from .. import refusals
 from ..exchange import ServerExchange
-from ..logs import LogReader, StoreOperation
+from ..procedures import Append, Changed, Interval, Read, StepFailedError, Steps, run
 from .stream_table import StreamTable
 
 _MAX_REASON_CHARS = 1000
@@ -60,155 +57,156 @@ def reason_of(cancellation: Notification) -> str:
     return reason[:_MAX_REASON_CHARS] if isinstance(reason, str) else "cancelled by the client"
 
 
-@attrs.define(eq=False, repr=False)
-class MailboxPost(LogReader):
-    """Appends one message to a mailbox, if it is not there already."""
+def open_mailbox(table: StreamTable, key: StreamKey) -> None:
+    """Append the first entry, without which no message is left in a mailbox."""
+    run(table.logs, _append(key, 1, b""))
 
-    _table: StreamTable
-    _key: StreamKey
-    _data: bytes
-    _exchange: ServerExchange | None = None
-    """The exchange of the POST that brought the message; it is responded to at the end."""
-    looks_again: bool = attrs.field(default=False, kw_only=True)
-    """True to look for some time for a mailbox that may be opened late."""
-    holds_exchange: bool = attrs.field(default=False, kw_only=True)
-    """True to respond to the POST after that time, not before: the client sends the message again
-    if this instance dies meanwhile.
+
+def post_message(
+    table: StreamTable,
+    key: StreamKey,
+    data: bytes,
+    exchange: ServerExchange | None = None,
+    *,
+    looks_again: bool = False,
+    holds_exchange: bool = False,
+) -> None:
+    """Append a message to a mailbox, if that is open and has none yet.
+
+    Args:
+        table: the streams of this instance.
+        key: the log that is the mailbox.
+        data: the message.
+        exchange: the exchange of the POST that brought it; it is responded to at the end.
+        looks_again: True to look for some time for a mailbox that may be opened late.
+        holds_exchange: True to respond to the POST after that time, not before: the client sends
+            the message again if this instance dies meanwhile.
     """
-    _looks_until: float | None = attrs.field(default=None, init=False)
-    """Until when it looks for the mailbox; None if it has looked only once."""
+    patience = _LOOKS if looks_again else 0.0
+    early = None if holds_exchange else exchange
+    run(table.logs, _post(table, key, data, exchange, patience, early), lambda: True)
 
-    def append(self, seq: int = 1) -> None:
-        """Append the message under this sequence number."""
-        self._table.logs.append(self._key, (Entry(seq, self._data),), self)
 
-    def append_if_expected(self) -> None:
-        """Append the message if an instance has opened the mailbox."""
-        _read(self._table, self._key, 0, self)
+def _append(key: StreamKey, seq: int, data: bytes) -> Steps[bool]:
+    """Append an entry. Returns False if the store has failed.
 
-    def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
-        if page is None and self.looks_again:
-            self._look_again()
-            return
-        self._stop_looking()
+    It counts as appended, too, if another instance has appended it, and if the store has lost the
+    mailbox: the call that has opened it cannot be reached.
+    """
+    try:
+        yield Append(key, (Entry(seq, data),))
+    except StepFailedError:
+        return False
+    return True
+
+
+def _post(
+    table: StreamTable,
+    key: StreamKey,
+    data: bytes,
+    exchange: ServerExchange | None,
+    patience: float,
+    early: ServerExchange | None,
+) -> Steps[None]:
+    """Look for the mailbox for some seconds, and append the message.
+
+    ``early``: the exchange that is responded to before it is looked for again.
+    """
+    is_stored = True
+    try:
+        page = yield Read(key)
+        if page is None and patience:
+            page = yield from _look_again(table, key, exchange, patience, early)
+    except StepFailedError:
+        is_stored = False
+    else:
         if page is not None and page.last.seq == 1:
-            self.append(2)
-        else:
-            self.on_append_done()
-
-    def poll_store(self) -> None:
-        """Look for the mailbox again."""
-        self.append_if_expected()
-
-    def _look_again(self) -> None:
-        """Look again later, unless as many messages of the session wait as it may have calls."""
-        core, late = self._table.core, self._table.late
-        if self._looks_until is None:
-            is_over_limit = late.of(self._session) >= core.limits.max_calls_per_session
-            if is_over_limit or not self.holds_exchange:
-                self.on_append_done()
-            if is_over_limit:
-                return
-            late.change(self._session, 1)
-            self._looks_until = core.now + _LOOKS
-            self._table.logs.watch(self._key, self)
-        if core.now < self._looks_until:
-            self._table.logs.poll_later(self._key, self)
-        else:
-            self._stop_looking()
-            self.on_append_done()
-
-    def _stop_looking(self) -> None:
-        if self._looks_until is not None:
-            self._looks_until = None
-            self._table.late.change(self._session, -1)
-            self._table.logs.unwatch(self._key, self)
-
-    @property
-    def _session(self) -> tuple[str, str]:
-        return self._key.principal, self._key.session
-
-    def on_append_done(self) -> None:
-        """Respond to the POST: the message is stored, or nothing waits for it."""
-        if self._exchange is not None and not self._exchange.is_done:
-            self._exchange.send_response(202)
-
-    def on_append_conflict(self) -> None:
-        """Treat the message as delivered: another instance has appended it."""
-        self.on_append_done()
-
-    def on_append_behind(self) -> None:
-        """The store has lost the mailbox, and the call that opened it cannot be reached."""
-        self.on_append_done()
-
-    def may_repeat(self, effect: StoreEffect) -> bool:
-        """What was accepted, or runs here, waits for the store."""
-        return True
-
-    def failed(self, effect: StoreEffect) -> bool:
-        """Refuse the POST, so that the client may send the message again."""
-        self._stop_looking()
-        if self._exchange is not None and not self._exchange.is_done:
-            self._exchange.refuse(refusals.store_failed())
-        return True
+            is_stored = yield from _append(key, 2, data)
+    if is_stored:
+        _accept(exchange)
+    elif exchange is not None and not exchange.is_done:
+        exchange.refuse(refusals.store_failed())  # the client may send the message again
 
 
-@attrs.define(eq=False, repr=False)
-class MailboxPoll(LogReader):
-    """Polls a mailbox for a message, for as long as ``is_active()``."""
+def _look_again(
+    table: StreamTable,
+    key: StreamKey,
+    exchange: ServerExchange | None,
+    patience: float,
+    early: ServerExchange | None,
+) -> Steps[Page | None]:
+    """Look again, unless as many messages of the session wait as it may have calls."""
+    core, late, session = table.core, table.late, (key.principal, key.session)
+    if late.of(session) >= core.limits.max_calls_per_session:
+        return None
+    _accept(early)
+    late.change(session, 1)
+    until, page = core.now + patience, None
+    try:
+        while page is None and core.now < until:
+            yield Changed(key)
+            page = yield Read(key)
+    finally:
+        late.change(session, -1)
+    return page
 
-    _table: StreamTable
-    _key: StreamKey
-    after: int = attrs.field(default=0, kw_only=True)
-    """The sequence number after which the message comes."""
-    opens_mailbox: bool = attrs.field(default=False, kw_only=True)
-    """True to open the mailbox with a first entry at the first poll."""
-    is_active: Callable[[], bool] = attrs.field(kw_only=True)
-    on_message: Callable[[bytes], None] = attrs.field(kw_only=True)
-    """Called with the data of the message."""
-    on_gone: Callable[[], None] = attrs.field(kw_only=True)
-    """Called if the mailbox is no longer in the store: it was evicted, or the session has ended at
-    another instance. The mailbox is opened again.
+
+def _accept(exchange: ServerExchange | None) -> None:
+    """Respond to the POST of a message that is stored, or for which nothing waits."""
+    if exchange is not None and not exchange.is_done:
+        exchange.send_response(202)
+
+
+def await_message(
+    table: StreamTable,
+    key: StreamKey,
+    *,
+    is_open: bool,
+    is_active: Callable[[], bool],
+    on_message: Callable[[bytes], None],
+    on_gone: Callable[[], None],
+) -> None:
+    """Poll a mailbox for a message.
+
+    Args:
+        table: the streams of this instance.
+        key: the log that is the mailbox.
+        is_open: False to open the mailbox at the first poll.
+        is_active: returns True as long as the message is needed.
+        on_message: called with the data of the message.
+        on_gone: called if the mailbox is no longer in the store: it was evicted, or the session has
+            ended at another instance. The mailbox is opened again.
     """
-
-    def wait(self) -> None:
-        """Poll later, as long as the message is needed."""
-        if not self.is_active():
-            self._table.logs.unwatch(self._key, self)
-            return
-        if not self.opens_mailbox:
-            self._table.logs.watch(self._key, self)
-        self._table.logs.poll_later(self._key, self)
-
-    def poll_store(self) -> None:
-        """Read the mailbox."""
-        if not self.is_active():
-            self._table.logs.unwatch(self._key, self)
-            return
-        if self.opens_mailbox:
-            self.opens_mailbox = False
-            MailboxPost(self._table, self._key, b"").append()
-        _read(self._table, self._key, self.after, self)
-
-    def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
-        if page is None:
-            self.opens_mailbox = True
-            self.on_gone()
-        if page is None or not page.entries:
-            self.wait()
-            return
-        self._table.logs.unwatch(self._key, self)
-        if self.is_active():
-            self.on_message(page.entries[0].data)
-
-    def failed(self, effect: StoreEffect) -> bool:
-        """Poll again later."""
-        self.wait()
-        return True
+    run(table.logs, _poll(table, key, is_open, is_active, on_message, on_gone))
 
 
-def _read(table: StreamTable, key: StreamKey, after: int, user: StoreOperation) -> None:
-    table.logs.read(key, after, user, limit=1, max_bytes=table.limits.max_stored_bytes)
+def _poll(
+    table: StreamTable,
+    key: StreamKey,
+    is_open: bool,
+    is_active: Callable[[], bool],
+    on_message: Callable[[bytes], None],
+    on_gone: Callable[[], None],
+) -> Steps[None]:
+    yield Changed(key) if is_open else Interval(key)
+    while is_active():
+        if not is_open:
+            open_mailbox(table, key)
+            is_open = True
+        try:
+            page = yield Read(key, 1)
+        except StepFailedError:
+            pass  # poll again later
+        else:
+            if page is None:
+                is_open = False
+                on_gone()
+            elif page.entries:
+                if is_active():
+                    on_message(page.entries[0].data)
+                return
+        if is_active():
+            yield Changed(key)
 
 
 def decode_response(table: StreamTable, data: bytes) -> Response | ErrorResponse:

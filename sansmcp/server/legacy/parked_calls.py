@@ -28,8 +28,7 @@ Source: SEP-1858; 2025-03-26 to 2025-11-25, basic/transports: Sending Messages t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import attrs
@@ -37,21 +36,20 @@ import attrs
 from ...codecs import jsonrpc
 from ...codecs.event_id import EventId
 from ...codecs.jsonrpc import Batch
-from ...effects import StoreAppend, StoreEffect, StoreRead
 from ...errors import RemoteProtocolError
 from ...events import CallReceived, RefusalSent
 from ...http import RequestHead
 from ...input_required import HandlerInput, InputRequired, InputResponses
 from ...messages import ErrorResponse, Request, RequestId, Response
 from ...states import SessionState
-from ...store import Entry, EntryKind, Page
+from ...store import AppendResult, Entry, EntryKind
 from .. import refusals
 from ..calls import STORED_DEPTH, RunningCall
 from ..core import ServerCore
 from ..exchange import ServerExchange
-from ..logs import StoreOperation
+from ..procedures import Append, Read, StepFailedError, Steps, run
 from ..records import NOTHING, RecordTooNewError, read_record, record_in, write_record
-from .mailbox import MailboxPost, cancellation_mailbox, response_mailbox
+from .mailbox import cancellation_mailbox, open_mailbox, post_message, response_mailbox
 from .results import LegacyResults
 from .sessions import LegacySession
 from .streams import ResumableStream, WriterDeclaration
@@ -119,7 +117,7 @@ def park_call(
         entries.insert(0, Entry(first - 1, b"", kind=EntryKind.BUFFER_INPUT))
     call.end_parked()
     stream.hand_over(entries)
-    MailboxPost(session.table, session.log_key(cancellation_mailbox(call.request.id)), b"").append()
+    open_mailbox(session.table, session.log_key(cancellation_mailbox(call.request.id)))
 
 
 def parse_turn_id(id: RequestId) -> EventId | None:
@@ -197,12 +195,8 @@ class ParkedCallResponder(LegacyResults):
 
 
 @attrs.define(eq=False, repr=False)
-class ResponseDelivery(StoreOperation):
-    """Stores input responses with their turn, and continues the call when all are there.
-
-    The store operations are, in order: read the turn, read the stored responses, look for a
-    cancellation of the call, and append the new responses.
-    """
+class ResponseDelivery:
+    """Stores input responses with their turn, and continues the call when all are there."""
 
     _core: ServerCore
     _session: LegacySession
@@ -212,142 +206,113 @@ class ResponseDelivery(StoreOperation):
     """The exchange of the POST that brought the responses, if there is one."""
     continues: bool
     """True if the call continues in the HTTP response to the POST (SEP-1858)."""
-    _on_page: Callable[[Page | None], None] = attrs.field(init=False)
-    """Called with the page that is being read."""
-    _parked: ParkedCall | None = attrs.field(default=None, init=False)
     _stored: dict[RequestId, AnyResponse] = attrs.field(
         factory=dict[RequestId, "AnyResponse"], init=False
     )
     """The responses that are stored, by the ids of their requests."""
-    _new: dict[RequestId, AnyResponse] = attrs.field(
-        factory=dict[RequestId, "AnyResponse"], init=False
-    )
-    """The responses that this delivery is storing."""
-    _last_seq: int = attrs.field(default=0, init=False)
-    _is_last: bool = attrs.field(default=False, init=False)
-    """True if the log of the call ended with the turn when it was read."""
-    _is_claiming: bool = attrs.field(default=False, init=False)
-    """True if the entry that names this instance as the writer is being stored."""
 
     def start(self) -> None:
-        """Read the turn."""
-        self._read(self._turn.stream, self._turn.seq - 1, 1, self._on_turn_read)
+        """Read the turn, and so on."""
+        run(self._session.table.logs, self._respond(), self._is_awaited)
 
-    def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
-        self._on_page(page)
+    def _is_awaited(self) -> bool:
+        """True while the client waits for its HTTP response."""
+        return self._exchange is None or not self._exchange.is_done
 
-    def _on_turn_read(self, page: Page | None) -> None:
+    def _respond(self) -> Steps[None]:
+        """Respond to the POST when the responses are stored; else refuse it."""
+        try:
+            yield from self._deliver()
+        except RemoteProtocolError as refusal:
+            self._refuse(refusal)
+        except StepFailedError:  # the client may send the responses again
+            self._refuse(refusals.store_failed())
+        except RecordTooNewError:  # an instance of the later version may get the responses yet
+            self._refuse(refusals.RECORD_TOO_NEW())
+        else:
+            self._done()
+
+    def _deliver(self) -> Steps[None]:
+        """Store the responses, and continue the call with the last one.
+
+        Raises RemoteProtocolError for a refusal, RecordTooNewError and StepFailedError.
+        """
+        page = yield self._read(self._turn.stream, self._turn.seq - 1)
         if page is None:
-            self._log_evicted()
-            return
+            raise self._evicted()
         entry = page.entries[0] if page.entries else None
         kind = EntryKind.INPUT_REQUIRED if self.continues else EntryKind.TURN
         is_turn = entry is not None and entry.kind in (kind, EntryKind.UNKNOWN)
         if entry is None or entry.seq != self._turn.seq or not is_turn:
-            self._turn_missing()
-            return
-        try:
-            self._parked = ParkedCall.decode(record_in(entry))
-        except RecordTooNewError:  # an instance of the later version may get the responses yet
-            self._refuse(refusals.RECORD_TOO_NEW())
-            return
-        self._is_last = page.last.seq == self._turn.seq
-        self._read_responses(self._parked)
+            if self.continues:
+                raise refusals.UNKNOWN_EVENT_ID()
+            return  # the responses are too late, or made up
+        parked = ParkedCall.decode(record_in(entry))
+        has_added = yield from self._add(parked)
+        # A response that was stored before may be repeated because the instance that was about to
+        # continue the call has died: the log then still ends with the turn.
+        if (has_added or page.last.seq == self._turn.seq) and len(self._stored) == len(
+            parked.names
+        ):
+            seq: int | None = self._turn.seq
+            if self._session.is_shared and not (has_added and self._core.has_stopped):
+                seq = yield from self._claim(parked)
+            elif not has_added:
+                seq = None
+            if seq is not None:
+                self._continue(parked, seq)
 
-    def _on_responses_read(self, parked: ParkedCall, page: Page | None) -> None:
-        for entry in page.entries if page is not None else ():
-            response = jsonrpc.decode(entry.data, self._core.limits)
-            self._stored |= match_responses((response,), parked)
-            self._last_seq = entry.seq
-        self._choose(parked)
+    def _add(self, parked: ParkedCall) -> Steps[bool]:
+        """Append the responses that are not stored yet, unless the call has been cancelled.
 
-    def on_append_done(self) -> None:
-        """Continue the call if its last response has been appended."""
-        assert self._parked is not None
-        if self._is_claiming:
-            self._continue(self._parked, self._turn.seq + 1)
-            self._done()
-            return
-        self._stored |= self._new
-        if not self._is_complete(self._parked):
-            self._done()
-        elif self._session.is_shared and not self._core.has_stopped:
-            self._claim(self._parked)
-        else:
-            self._continue(self._parked, self._turn.seq)
-            self._done()
-
-    def on_append_conflict(self) -> None:
-        """Read the responses again, because another instance has appended some.
-
-        If this instance was about to continue the call, another one does.
+        Returns True if any were appended.
         """
-        assert self._parked is not None
-        if self._is_claiming:
-            self._done()
-        else:
-            self._read_responses(self._parked)
+        responses, last = match_responses(self._responses, parked), 0
+        while True:
+            page = yield self._read(f"{self._turn.encode()}.", last, len(parked.names))
+            for entry in page.entries if page is not None else ():
+                response = jsonrpc.decode(entry.data, self._core.limits)
+                self._stored |= match_responses((response,), parked)
+                last = entry.seq
+            new = {id: each for id, each in responses.items() if id not in self._stored}
+            if self.continues and not len(self._responses) == len(responses) == len(parked.names):
+                raise _responses_missing()
+            if self.continues and self._stored and responses != self._stored:
+                raise _cursor_used()
+            if not new:
+                return False
+            cancellation = yield self._read(cancellation_mailbox(parked.request.id), 0)
+            if self._core.has_stopped:  # another instance may get the same responses, and continue
+                raise refusals.SHUTTING_DOWN()
+            if cancellation is not None and cancellation.last.seq > 1:
+                self._session.take_over(self._turn).append(b"", final=True)
+                return False
+            entries = tuple(
+                Entry(seq, jsonrpc.encode(response))
+                for seq, response in enumerate(new.values(), last + 1)
+            )
+            result = yield Append(self._session.log_key(f"{self._turn.encode()}."), entries)
+            if result is AppendResult.BEHIND:
+                raise self._evicted()
+            if result is AppendResult.STORED:
+                self._stored |= new
+                return True
+            # Another instance has appended some: read them.
 
-    def on_append_behind(self) -> None:
-        """Treat the call as evicted, because the store has lost a part of it."""
-        self._log_evicted()
+    def _claim(self, parked: ParkedCall) -> Steps[int | None]:
+        """Append the entry that names this instance as the writer. Of several, one succeeds.
 
-    def may_repeat(self, effect: StoreEffect) -> bool:
-        """Repeat an append in any case, and a read while the client waits for its HTTP response.
-
-        The store may have done the append, and the client's next POST finds nothing left to do.
+        Returns the number of that entry; None if another instance continues the call.
         """
-        is_awaited = self._exchange is None or not self._exchange.is_done
-        return is_awaited or isinstance(effect, StoreAppend)
-
-    def failed(self, effect: StoreEffect) -> bool:
-        """Refuse the POST, so that the client may send the responses again."""
-        self._refuse(refusals.store_failed())
-        return True
-
-    def _choose(self, parked: ParkedCall) -> None:
-        """Append the responses that are not stored yet, unless the call has been cancelled."""
-        responses = match_responses(self._responses, parked)
-        self._new = {id: response for id, response in responses.items() if id not in self._stored}
-        if self.continues and not len(self._responses) == len(responses) == len(parked.names):
-            self._refuse(_responses_missing())
-        elif self.continues and self._stored and responses != self._stored:
-            self._refuse(_cursor_used())
-        elif self._new:
-            self._read(cancellation_mailbox(parked.request.id), 0, 1, self._add_or_end)
-        elif self._is_last and self._is_complete(parked) and self._session.is_shared:
-            self._claim(parked)
-        else:
-            self._done()
-
-    def _is_complete(self, parked: ParkedCall) -> bool:
-        return len(self._stored) == len(parked.names)
-
-    def _add_or_end(self, cancellation: Page | None) -> None:
-        if self._core.has_stopped:  # another instance may get the same responses, and continue
-            self._refuse(refusals.SHUTTING_DOWN())
-            return
-        if cancellation is not None and cancellation.last.seq > 1:
-            self._session.take_over(self._turn).append(b"", final=True)
-            self._done()
-            return
-        key = self._session.log_key(f"{self._turn.encode()}.")
-        entries = tuple(
-            Entry(seq, jsonrpc.encode(response))
-            for seq, response in enumerate(self._new.values(), self._last_seq + 1)
-        )
-        self._session.table.logs.append(key, entries, self)
-
-    def _claim(self, parked: ParkedCall) -> None:
-        """Append the entry that names this instance as the writer. Of several, one succeeds."""
         # The number is what decides: the entry directly after the turn. A claim by another instance
         # has taken that number, and so has the end of the call by a cancellation. The handler runs
         # only after the store has the claim: at most once for each turn, even if instances die.
-        self._is_claiming = True
         data = WriterDeclaration(self._core.instance, (parked.request.id,)).encode()
         entry = Entry(self._turn.seq + 1, data, kind=EntryKind.WRITER)
-        key = self._session.log_key(self._turn.stream)
-        self._session.table.logs.append(key, (entry,), self)
+        result = yield Append(self._session.log_key(self._turn.stream), (entry,))
+        if result is AppendResult.BEHIND:
+            raise self._evicted()
+        return entry.seq if result is AppendResult.STORED else None
 
     def _continue(self, parked: ParkedCall, seq: int) -> None:
         """Call the handler again; its messages follow the entry of this number."""
@@ -386,20 +351,13 @@ class ResponseDelivery(StoreOperation):
         else:
             exchange.send_response(202)
 
-    def _log_evicted(self) -> None:
-        """Refuse the POST and end the readers of the call, which the store has evicted.
+    def _evicted(self) -> RemoteProtocolError:
+        """End the readers of the call, which the store has evicted; return the refusal of the POST.
 
         Without this the client would wait for a result until its timeout.
         """
         self._session.table.lose(self._session.log_key(self._turn.stream))
-        self._refuse(refusals.UNKNOWN_EVENT_ID() if self.continues else refusals.UNKNOWN_TURN())
-
-    def _turn_missing(self) -> None:
-        """Handle responses to a turn that the log does not have: they are too late, or made up."""
-        if self.continues:
-            self._refuse(refusals.UNKNOWN_EVENT_ID())
-        else:
-            self._done()
+        return refusals.UNKNOWN_EVENT_ID() if self.continues else refusals.UNKNOWN_TURN()
 
     def _refuse(self, error: RemoteProtocolError) -> None:
         if self._exchange is None or self._exchange.is_done:
@@ -407,15 +365,8 @@ class ResponseDelivery(StoreOperation):
         else:
             self._exchange.refuse(error)
 
-    def _read_responses(self, parked: ParkedCall) -> None:
-        found = partial(self._on_responses_read, parked)
-        self._read(f"{self._turn.encode()}.", self._last_seq, len(parked.names), found)
-
-    def _read(self, log: str, after: int, limit: int, found: Callable[[Page | None], None]) -> None:
-        """Read a page of a log; ``found`` is called with it."""
-        self._on_page = found
-        key, most = self._session.log_key(log), self._core.limits.max_stored_bytes
-        self._session.table.logs.read(key, after, self, limit=limit, max_bytes=most)
+    def _read(self, log: str, after: int, limit: int = 1) -> Read:
+        return Read(self._session.log_key(log), after, limit)
 
 
 def deliver_responses(
@@ -434,10 +385,7 @@ def deliver_responses(
     elif isinstance(response.id, int) and session.is_shared:
         log = session.log_key(response_mailbox(response.id))
         data = jsonrpc.encode(response)
-        post = MailboxPost(
-            session.table, log, data, exchange, looks_again=True, holds_exchange=True
-        )
-        post.append_if_expected()
+        post_message(session.table, log, data, exchange, looks_again=True, holds_exchange=True)
     else:
         return False
     return True

@@ -18,10 +18,9 @@ from typing import TypeAlias
 import attrs
 
 from ...codecs import jsonrpc
-from ...effects import StoreEffect, StoreRead
 from ...messages import Notification, Params
-from ...store import Entry, Page, StreamKey
-from ..logs import StoreOperation
+from ...store import StreamKey
+from ..procedures import Procedure, Read, Steps
 from .shared_logs import SharedEntry, SharedLog
 from .stream_table import StreamTable
 
@@ -46,17 +45,13 @@ class Publications:
     _pass_on: PassOn
     _pass_on_to: PassOnTo
     log: SharedLog = attrs.field(init=False)
-    behind: dict[tuple[str, str], _CatchUp] = attrs.field(
-        factory=dict[tuple[str, str], "_CatchUp"], init=False
+    behind: dict[tuple[str, str], Procedure] = attrs.field(
+        factory=dict[tuple[str, str], Procedure], init=False
     )
     """The sessions, by principal and id, that get former publications first."""
 
     def __attrs_post_init__(self) -> None:
         self.log = SharedLog(self._table, _KEY, self._found)
-
-    @property
-    def table(self) -> StreamTable:
-        return self._table
 
     @property
     def cursor(self) -> int | None:
@@ -69,13 +64,30 @@ class Publications:
         Those that are found meanwhile are passed on to it afterwards.
         """
         session = (key.principal, key.session)
-        self.behind[session] = catch_up = _CatchUp(self, session, place)
-        catch_up.read()
+        if (earlier := self.behind.get(session)) is not None:
+            earlier.close()  # this instance has lost the stream meanwhile
+        steps = self._catch_up(session, place)
+        self.behind[session] = catch_up = Procedure(self._table.logs, steps, lambda: True)
+        catch_up.start()
 
-    def pass_on_to(self, session: tuple[str, str], entry: Entry) -> None:
-        """Pass an entry of the log on to one session."""
-        message = self._decode(SharedEntry.decode(entry.data).data)
-        self._pass_on_to(session, entry.seq, message.method, message.params or {})
+    def _catch_up(self, session: tuple[str, str], place: int) -> Steps[None]:
+        """Pass on what others here have got already; the session gets the rest with them."""
+        limit, most = self._table.limits.replay_page_entries, self._table.limits.max_unsent_bytes
+        try:
+            while True:
+                page = yield Read(_KEY, place, limit, most)
+                entries = page.entries if page is not None else ()
+                cursor = self.cursor
+                for entry in entries:
+                    if cursor is None or entry.seq <= cursor:
+                        message = self._decode(SharedEntry.decode(entry.data).data)
+                        params = message.params or {}
+                        self._pass_on_to(session, entry.seq, message.method, params)
+                        place = entry.seq
+                if not entries or cursor is None or entries[-1].seq >= cursor:
+                    return
+        finally:
+            self.behind.pop(session, None)
 
     def follow(self) -> None:
         """Follow the log from now on."""
@@ -105,53 +117,3 @@ class Publications:
         message = jsonrpc.decode(data, self._table.limits)
         assert isinstance(message, Notification)
         return message
-
-
-@attrs.define(eq=False, repr=False)
-class _CatchUp(StoreOperation):
-    """Passes on the publications that a dead instance has not sent to a session any more."""
-
-    _publications: Publications
-    _session: tuple[str, str]
-    _position: int
-    """The number of the last publication that the session has got."""
-
-    def read(self) -> None:
-        """Read the next page."""
-        table = self._publications.table
-        limit, most = table.limits.replay_page_entries, table.limits.max_unsent_bytes
-        table.logs.read(_KEY, self._position, self, limit=limit, max_bytes=most)
-
-    def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
-        """Pass on what others here have got already; the session gets the rest with them."""
-        if not self._is_current:
-            return
-        entries = page.entries if page is not None else ()
-        cursor = self._publications.cursor
-        for entry in entries:
-            if cursor is None or entry.seq <= cursor:
-                self._publications.pass_on_to(self._session, entry)
-                self._position = entry.seq
-        if entries and cursor is not None and entries[-1].seq < cursor:
-            self.read()
-        else:
-            self._end()
-
-    @property
-    def _is_current(self) -> bool:
-        """False if this instance has lost the stream meanwhile, and has continued it again."""
-        return self._publications.behind.get(self._session) is self
-
-    def _end(self) -> None:
-        del self._publications.behind[self._session]
-
-    def may_repeat(self, effect: StoreEffect) -> bool:
-        """The client waits for it."""
-        return self._is_current
-
-    def failed(self, effect: StoreEffect) -> bool:
-        """The session gets what is published from now on."""
-        if not self._is_current:
-            return True
-        self._end()
-        return False

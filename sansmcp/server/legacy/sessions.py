@@ -42,13 +42,13 @@ from .. import refusals
 from ..calls import CallOwner, RunningCall
 from ..core import ServerCore, Sink
 from ..exchange import ServerExchange
-from ..logs import LogReader
+from ..procedures import Procedure, Steps, Told
 from .inbox import INBOX, Inbox
 from .mailbox import (
-    MailboxPoll,
-    MailboxPost,
+    await_message,
     cancellation_mailbox,
     decode_response,
+    open_mailbox,
     response_mailbox,
 )
 from .stream_table import StreamTable
@@ -88,28 +88,6 @@ class _StreamReader:
         return self._session.end_reader(self._exchange, self._stream)
 
 
-@attrs.define(eq=False, repr=False)
-class _RecordWatch(LogReader):
-    """Has a session looked up when the store tells of a change of its record."""
-
-    _table: StreamTable
-    key: StreamKey
-    _look_up: Callable[[], None]
-
-    def wait(self) -> None:
-        """Wait for the store to tell."""
-        self._table.logs.watch_only(self.key, self)
-
-    def poll_store(self) -> None:
-        """Look the session up, and wait again."""
-        self.wait()
-        self._look_up()
-
-    def end(self) -> None:
-        """Wait no more."""
-        self._table.logs.unwatch(self.key, self)
-
-
 @attrs.define(eq=False, repr=False, kw_only=True)
 class LegacySession(CallOwner, Session):
     """The session of one client: its calls, streams and open server requests."""
@@ -138,7 +116,7 @@ class LegacySession(CallOwner, Session):
     """All streams that are written here and not settled, oldest first."""
     _last_id: int = attrs.field(default=0, init=False)
     _inbox: Inbox | None = attrs.field(default=None, init=False)
-    _record_watch: _RecordWatch | None = attrs.field(default=None, init=False)
+    _record_watch: Procedure | None = attrs.field(default=None, init=False)
     """Set while a standalone stream is written here, whose reader waits for the session's end."""
 
     def __repr__(self) -> str:
@@ -284,15 +262,14 @@ class LegacySession(CallOwner, Session):
             self._core.stateless[call] = None
         if self.is_shared:
             log = self.log_key(cancellation_mailbox(call.request.id))
-            MailboxPoll(
+            await_message(
                 self.table,
                 log,
-                after=1,
-                opens_mailbox=True,
+                is_open=False,
                 is_active=lambda: call.is_running,
                 on_message=lambda reason: call.cancel(reason.decode()),
                 on_gone=self._look_up,
-            ).wait()
+            )
 
     def _look_up(self) -> None:
         """Look soon if the session has ended at another instance: it then ends here, too."""
@@ -334,17 +311,17 @@ class LegacySession(CallOwner, Session):
         self.pending_requests[id := self._last_id] = call
         if self.is_shared:
             log = self.log_key(response_mailbox(id))
-            MailboxPost(self.table, log, b"").append()
-            MailboxPoll(
+            open_mailbox(self.table, log)
+            await_message(
                 self.table,
                 log,
-                after=1,
+                is_open=True,
                 is_active=lambda: id in self.pending_requests,
                 on_message=lambda data: call.on_request_ended(
                     id, decode_response(self.table, data)
                 ),
                 on_gone=self._look_up,
-            ).wait()
+            )
         return id
 
     def unregister_request(self, id: int) -> None:
@@ -470,7 +447,7 @@ class LegacySession(CallOwner, Session):
         if self._inbox is not None:
             self._inbox.end(is_deleted=delete_stored)
         if self._record_watch is not None:
-            self._record_watch.end()
+            self._record_watch.close()
         if delete_stored and self._core.options.resumable and self.id is not None:
             self.table.logs.drop(self.principal, self.id.reveal())
         self._core.events.append(SessionClosed(self, reason))
@@ -513,8 +490,14 @@ class LegacySession(CallOwner, Session):
         """
         self.inbox.follow(taken)
         if self._record_watch is None:
-            self._record_watch = _RecordWatch(self.table, self.log_key(RECORD), self._look_up)
-            self._record_watch.wait()
+            self._record_watch = Procedure(self.table.logs, self._watch_record())
+            self._record_watch.start()
+
+    def _watch_record(self) -> Steps[None]:
+        """Look the session up when the store tells of a change of its record."""
+        while True:
+            yield Told(self.log_key(RECORD))
+            self._look_up()
 
 
 def _first_number(token: str) -> int:

@@ -27,10 +27,11 @@ from ..core import ServerCore
 from ..era_choice import SESSION_ID
 from ..exchange import ServerExchange
 from ..keyed_calls import KeyedCalls
+from ..procedures import Steps, run
 from ..validation import Endpoint
 from .dispatcher import Dispatcher
 from .parked_calls import continue_call
-from .session_records import SessionRecord
+from .session_records import load_record, save_record
 from .session_responder import KeyedSessionResponder, SessionResponder
 from .session_validation import (
     SessionRequestContext,
@@ -66,9 +67,7 @@ class StreamableHttp:
         elif not self._core.options.shared_store:
             validate_session_exists(context)
         elif self._endpoint.sessions and context.session_id is not None and context.session is None:
-            found = partial(self._looked_up, exchange, context)
-            id, principal = context.session_id, head.principal
-            SessionRecord.for_session(self._core, self._table, principal, id, found).load_record()
+            run(self._table.streams.logs, self._look_up(exchange, context, context.session_id))
 
     def complete(self, exchange: ServerExchange) -> None:
         """Handle a complete GET or DELETE. Raises RemoteProtocolError for a refusal."""
@@ -84,47 +83,45 @@ class StreamableHttp:
         """Call ``then``, after looking the session up in the store if instances share one."""
         assert exchange.head is not None
         context = self._context(exchange.head)
-        id, principal = context.session_id, context.head.principal
+        id = context.session_id
         if not self._core.options.shared_store:
             then(context)
         elif id is None or not self._endpoint.sessions:
             check_head(context)
             then(context)
         else:
-            found = partial(self._found_session, exchange, context, then)
-            SessionRecord.for_session(self._core, self._table, principal, id, found).load_record()
+            run(self._table.streams.logs, self._load_session(exchange, context, id, then))
 
-    def _looked_up(
-        self,
-        exchange: ServerExchange,
-        context: SessionRequestContext,
-        refusal: RemoteProtocolError | None,
-    ) -> None:
+    def _look_up(
+        self, exchange: ServerExchange, context: SessionRequestContext, id: str
+    ) -> Steps[None]:
         """Refuse a POST of an unknown session, if its body is still incomplete.
 
         A complete POST looks the session up again, and so does one whose lookup failed.
         """
-        is_unknown = refusal is None and context.session is None
-        if is_unknown and exchange.state is ExchangeState.BODY:
+        try:
+            yield from load_record(self._core, self._table, context.head.principal, id)
+        except RemoteProtocolError:
+            return
+        if context.session is None and exchange.state is ExchangeState.BODY:
             exchange.refuse(refusals.session_not_found(is_shared=True))
 
-    def _found_session(
+    def _load_session(
         self,
         exchange: ServerExchange,
         context: SessionRequestContext,
+        id: str,
         then: Callable[[SessionRequestContext], None],
-        refusal: RemoteProtocolError | None,
-    ) -> None:
-        """Run the validators and ``then``, because the lookup of the session has ended."""
-        if exchange.is_done:
-            return
+    ) -> Steps[None]:
+        """Load the session of a request, run the validators, and call ``then``."""
         try:
-            if refusal is not None:
-                raise refusal
-            check_head(context)
-            then(context)
+            yield from load_record(self._core, self._table, context.head.principal, id)
+            if not exchange.is_done:
+                check_head(context)
+                then(context)
         except RemoteProtocolError as error:
-            exchange.refuse(error)
+            if not exchange.is_done:
+                exchange.refuse(error)
 
     def _read_or_end(self, exchange: ServerExchange, context: SessionRequestContext) -> None:
         validate_session_exists(context)  # it may have ended since the head arrived
@@ -233,33 +230,22 @@ class StreamableHttp:
             negotiated.client_capabilities,
         )
         session.multi_turn = negotiated.multi_turn
-        assert session.id is not None
-        opened = partial(self._opened, exchange, session, negotiated.reply)
-        if self._core.options.shared_store:
-            id = session.id.reveal()
-            SessionRecord.for_session(
-                self._core, self._table, session.principal, id, opened
-            ).save_record(session)
-        else:
-            opened(None)
+        run(self._table.streams.logs, self._open(exchange, session, negotiated.reply))
 
-    def _opened(
-        self,
-        exchange: ServerExchange,
-        session: LegacySession,
-        reply: bytes,
-        refusal: RemoteProtocolError | None,
-    ) -> None:
+    def _open(self, exchange: ServerExchange, session: LegacySession, reply: bytes) -> Steps[None]:
         """Respond to ``initialize``, or end the session because it could not be stored."""
         assert session.id is not None
-        if refusal is not None and session in self._table:
+        is_stored = True
+        if self._core.options.shared_store:
+            is_stored = yield from save_record(self._core, session)
+        if not is_stored and session in self._table:
             self._table.end(session, "it could not be stored")
         if exchange.is_done:
             return
-        if refusal is not None:
-            exchange.refuse(refusal)
-        else:
+        if is_stored:
             exchange.send_response(200, reply, ((SESSION_ID, session.id.reveal().encode()),))
+        else:
+            exchange.refuse(refusals.store_failed())
 
     def _temporary_session(self, context: SessionRequestContext) -> LegacySession:
         """Return a session object for one request, because the server has no sessions."""

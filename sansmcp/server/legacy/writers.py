@@ -21,16 +21,16 @@ from typing import Protocol
 import attrs
 
 from ...codecs import jsonrpc
-from ...effects import StoreEffect, StoreRead
+from ...limits import Limits
 from ...messages import ErrorResponse, RequestId, Response
 from ...states import LogState
-from ...store import Entry, EntryKind, Page
+from ...store import AppendResult, Entry, EntryKind, StreamKey
 from .. import refusals
 from ..core import ServerCore
 from ..leases import Peers
-from ..logs import StoreOperation
+from ..procedures import Append, Procedure, Read, StepFailedError, Steps
 from ..records import RecordTooNewError
-from .mailbox import MailboxPost, cancellation_mailbox
+from .mailbox import cancellation_mailbox, post_message
 from .stream_table import StreamTable
 from .streams import ResumableStream, WriterDeclaration, place_of
 
@@ -56,111 +56,48 @@ class SessionFinder(Protocol):
 
 
 @attrs.define(eq=False, repr=False)
-class _Scan(StoreOperation):
-    """Reads a log from its beginning: who writes it, and which requests are not answered."""
+class _Scan:
+    """What the entries of a log say: who writes it, and which requests are not answered."""
 
-    _writers: Writers
-    stream: ResumableStream
-    dead: str | None
-    """The instance that has died; None to find out who writes the log."""
-    writer: str = attrs.field(default="", init=False)
-    """The instance that writes the log; empty if that entry is no longer stored."""
-    requests: dict[RequestId, None] | None = attrs.field(default=None, init=False)
-    """The requests that are not answered; None for a standalone stream."""
-    last: Entry | None = attrs.field(default=None, init=False)
-    """The last entry; None if the store has no such log."""
+    _limits: Limits
+    declared: WriterDeclaration | None = attrs.field(default=None, init=False)
+    """The last declaration of a writer; None if it is no longer stored."""
+    requests: dict[RequestId, None] = attrs.field(factory=dict[RequestId, None], init=False)
+    """The requests that are not answered; empty for a standalone stream."""
     places: dict[str, int] = attrs.field(factory=dict[str, int], init=False)
     """By log: the number of the last entry that was forwarded to this one."""
-    _is_batch: bool = attrs.field(default=False, init=False)
 
-    def read(self, after: int) -> None:
-        """Read the page after a number."""
-        limits, key = self._writers.core.limits, self.stream.key
-        assert key is not None, "what another instance writes is stored"
-        self._writers.table.logs.read(
-            key, after, self, limit=limits.replay_page_entries, max_bytes=limits.max_unsent_bytes
-        )
+    @property
+    def writer(self) -> str:
+        """The instance that writes the log; empty if it is not known."""
+        return "" if self.declared is None else self.declared.instance
 
-    def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
-        try:
-            for entry in page.entries if page is not None else ():
-                self._take(entry)
-        except RecordTooNewError:  # its readers are refused when they read the entry
-            self._writers.on_scan_failed(self)
-            return
-        if page is not None and page.entries and page.entries[-1].seq < page.last.seq:
-            self.read(page.entries[-1].seq)
-        else:
-            self.last = None if page is None else page.last
-            self._writers.on_scanned(self)
+    @property
+    def is_standalone(self) -> bool:
+        """True for a standalone stream, which answers no requests."""
+        return self.declared is None or self.declared.requests is None
 
-    def _take(self, entry: Entry) -> None:
+    def take(self, entry: Entry) -> None:
+        """Look at the next entry. Raises RecordTooNewError."""
         declared = WriterDeclaration.of(entry)
         if entry.kind is EntryKind.FORWARDED:
             log, seq = place_of(entry)
             self.places[log] = seq
-        if declared is None:
-            pass
-        elif entry.kind is EntryKind.KEPT and self.writer:
-            self.places.update(declared.places)  # its requests may have been answered
-        else:
-            self.writer, ids = declared.instance, declared.requests
+        if declared is not None:
             self.places.update(declared.places)
-            self.requests = None if ids is None else dict.fromkeys(ids)
-            self._is_batch = ids is not None and len(ids) > 1
-        if self._is_batch and entry.kind is EntryKind.MESSAGE and self.requests:
-            message = jsonrpc.decode(entry.data, self._writers.core.limits)
+            if entry.kind is not EntryKind.KEPT or self.declared is None:
+                self.declared = declared
+                self.requests = dict.fromkeys(declared.requests or ())
+            # else repeated only so that it is not evicted: its requests may have been answered
+        elif self._is_batch and entry.kind is EntryKind.MESSAGE and self.requests:
+            message = jsonrpc.decode(entry.data, self._limits)
             if isinstance(message, Response | ErrorResponse) and message.id is not None:
                 self.requests.pop(message.id, None)
 
-    def may_repeat(self, effect: StoreEffect) -> bool:
-        """A reader waits for it, unless it has gone."""
-        return self._writers.is_scanning(self)
-
-    def failed(self, effect: StoreEffect) -> bool:
-        """The readers go on waiting; they see the failure themselves."""
-        self._writers.on_scan_failed(self)
-        return True
-
-
-@attrs.define(eq=False, repr=False)
-class _Ending(StoreOperation):
-    """Ends the log of a call whose instance has died."""
-
-    _writers: Writers
-    _stream: ResumableStream
-    _requests: Sequence[RequestId]
-
-    def start(self, seq: int) -> None:
-        """Append an error for each request, the first under this number."""
-        assert self._stream.key is not None, "what another instance writes is stored"
-        last = seq + len(self._requests) - 1
-        entries = tuple(
-            Entry(number, jsonrpc.encode(refusals.INSTANCE_LOST(id).reply), number == last)
-            for number, id in enumerate(self._requests, seq)
-        )
-        self._writers.table.logs.append(self._stream.key, entries, self)
-
-    def on_append_done(self) -> None:
-        """Cancel the handlers, in case their instance was only slow; let the reader read."""
-        assert self._stream.key is not None, "what another instance writes is stored"
-        for id in self._requests:
-            mailbox = attrs.evolve(self._stream.key, stream=cancellation_mailbox(id))
-            reason = b"another instance has ended the call"
-            MailboxPost(self._writers.table, mailbox, reason).append_if_expected()
-        self._writers.read_on(self._stream)
-
-    def on_append_conflict(self) -> None:
-        """The writer lives, or another follower was first."""
-        self._writers.read_on(self._stream)
-
-    def on_append_behind(self) -> None:
-        """The store has lost the end of the log: whoever reads it will be told."""
-        self._writers.read_on(self._stream)
-
-    def may_repeat(self, effect: StoreEffect) -> bool:
-        """The readers wait for it."""
-        return True
+    @property
+    def _is_batch(self) -> bool:
+        """True if a response need not be the end of the log."""
+        return self.declared is not None and len(self.declared.requests or ()) > 1
 
 
 @attrs.define(eq=False, repr=False)
@@ -175,9 +112,10 @@ class Writers:
         factory=dict[ResumableStream, str], init=False
     )
     """The instance that writes each stream that is followed."""
-    _scans: dict[ResumableStream, _Scan] = attrs.field(
-        factory=dict[ResumableStream, "_Scan"], init=False
+    _scans: dict[ResumableStream, Procedure] = attrs.field(
+        factory=dict[ResumableStream, Procedure], init=False
     )
+    """The streams whose logs are read from the beginning, for a reader that waits."""
 
     def follow(self, stream: ResumableStream) -> None:
         """Notice if the instance that writes a stream dies, as long as a reader waits for it."""
@@ -193,7 +131,9 @@ class Writers:
 
     def leave(self, stream: ResumableStream) -> None:
         """Follow the writer of a stream no more."""
-        self._scans.pop(stream, None)
+        scan = self._scans.pop(stream, None)
+        if scan is not None:
+            scan.close()
         instance = self._following.pop(stream, None)
         if instance is not None:
             self._peers.leave(instance, stream)
@@ -203,44 +143,78 @@ class Writers:
         self.leave(stream)
         self._scan(stream, instance)
 
-    def is_scanning(self, scan: _Scan) -> bool:
-        """True if a reader waits for what a scan finds."""
-        return self._scans.get(scan.stream) is scan
+    def _scan(self, stream: ResumableStream, dead: str | None) -> None:
+        """Read a log from its beginning.
 
-    def on_scanned(self, scan: _Scan) -> None:
-        """A log was read to its end."""
-        stream = scan.stream
-        if not self.is_scanning(scan):
-            return
-        del self._scans[stream]
+        ``dead``: the instance that has died; None to find out who writes the log.
+        """
+        steps = self._go_on(stream, dead)
+        self._scans[stream] = scan = Procedure(self.table.logs, steps, lambda: True)
+        scan.start()
+
+    def _go_on(self, stream: ResumableStream, dead: str | None) -> Steps[None]:
+        scan = _Scan(self.core.limits)
+        key = stream.key
+        assert key is not None, "what another instance writes is stored"
+        try:
+            last = yield from self._read(key, scan)
+        except (StepFailedError, RecordTooNewError):
+            return  # the readers go on waiting: they see that themselves
+        finally:
+            self._scans.pop(stream, None)
         assert stream.state is LogState.REMOTE, "a stream that ends or is continued here is left"
-        last = scan.last
         is_parked = last is not None and last.waits
         stream.writer = "" if is_parked else scan.writer
         if last is None or last.final or is_parked:
-            self.read_on(stream)
-        elif scan.dead is None or scan.writer != scan.dead:
+            self._read_on(stream)
+        elif dead is None or scan.writer != dead:
             if scan.writer:
                 self.follow(stream)
-        elif scan.requests is not None:
-            _Ending(self, stream, tuple(scan.requests)).start(last.seq + 1)
+        elif not scan.is_standalone:
+            yield from self._end(stream, key, tuple(scan.requests), last.seq + 1)
         else:
-            assert stream.key is not None, "what another instance writes is stored"
-            session = self._sessions.find(stream.key.principal, stream.key.session)
+            session = self._sessions.find(key.principal, key.session)
             assert session is not None, "a session that ends leaves its streams"
             session.continue_standalone(stream, last.seq, scan.places)
 
-    def on_scan_failed(self, scan: _Scan) -> None:
-        """A log could not be read."""
-        if self.is_scanning(scan):
-            del self._scans[scan.stream]
+    def _read(self, key: StreamKey, scan: _Scan) -> Steps[Entry | None]:
+        """Read a log to its end. Returns the last entry; None if the store has no such log."""
+        limits, after = self.core.limits, 0
+        while True:
+            page = yield Read(key, after, limits.replay_page_entries, limits.max_unsent_bytes)
+            if page is None:
+                return None
+            for entry in page.entries:
+                scan.take(entry)
+            if not page.entries or page.entries[-1].seq >= page.last.seq:
+                last: Entry = page.last
+                return last
+            after = page.entries[-1].seq
 
-    def read_on(self, stream: ResumableStream) -> None:
+    def _end(
+        self, stream: ResumableStream, key: StreamKey, requests: Sequence[RequestId], seq: int
+    ) -> Steps[None]:
+        """Append an error for each request, the first under number ``seq``; let the reader read."""
+        last = seq + len(requests) - 1
+        entries = tuple(
+            Entry(number, jsonrpc.encode(refusals.INSTANCE_LOST(id).reply), number == last)
+            for number, id in enumerate(requests, seq)
+        )
+        try:
+            result = yield Append(key, entries)
+        except StepFailedError:
+            return
+        if result is AppendResult.STORED:
+            # Cancel the handlers, in case their instance was only slow.
+            for id in requests:
+                mailbox = attrs.evolve(key, stream=cancellation_mailbox(id))
+                post_message(self.table, mailbox, b"another instance has ended the call")
+        # After a conflict the writer lives, or another follower was first. If the store has lost
+        # the end of the log, its reader is told when it reads.
+        self._read_on(stream)
+
+    def _read_on(self, stream: ResumableStream) -> None:
         """Let the reader of a stream read what has been appended."""
         if stream.is_waiting:
             assert stream.key is not None, "what another instance writes is stored"
             self.table.logs.poll(stream.key, stream)
-
-    def _scan(self, stream: ResumableStream, dead: str | None) -> None:
-        self._scans[stream] = scan = _Scan(self, stream, dead)
-        scan.read(0)

@@ -70,8 +70,7 @@ class TaskRequest:
                 steps = self._cancel()
             case _:
                 steps = self._update(responses)
-        # Without the client, too, if the task is to go on here: the failed append may be done.
-        run(table.logs, self._respond(steps), lambda: call.is_running or self._answered is not None)
+        run(table.logs, self._respond(steps), lambda: call.is_running)
 
     @property
     def _key(self) -> StreamKey:
