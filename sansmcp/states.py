@@ -229,6 +229,43 @@ STREAM = _table(
 )
 
 
+class ServerState(FastEnum):
+    """A server, from its first request to its end."""
+
+    SERVING = enum.auto()
+    LAME_DUCK = enum.auto()
+    """Everything is served, but clients are to go elsewhere, because the server is about to stop.
+    """
+    DRAINING = enum.auto()
+    """New calls and sessions are refused; running calls go on."""
+    STOPPED = enum.auto()
+    """All has ended: a late report of the store opens no session."""
+
+
+class StopEvent(FastEnum):
+    """A step towards the end of a server."""
+
+    LEAVE = enum.auto()
+    DRAIN = enum.auto()
+    STOP = enum.auto()
+
+
+_STOP = {StopEvent.DRAIN: ServerState.DRAINING, StopEvent.STOP: ServerState.STOPPED}
+
+SERVER = _table(
+    {
+        ServerState.SERVING: {StopEvent.LEAVE: ServerState.LAME_DUCK, **_STOP},
+        ServerState.LAME_DUCK: {StopEvent.LEAVE: ServerState.LAME_DUCK, **_STOP},
+        ServerState.DRAINING: {**_STOP, StopEvent.LEAVE: ServerState.DRAINING},
+        # Signals may come again, and in any order: nothing changes.
+        ServerState.STOPPED: dict.fromkeys(StopEvent, ServerState.STOPPED),
+    }
+)
+
+REFUSING = (ServerState.DRAINING, ServerState.STOPPED)
+"""The states in which a server takes nothing new."""
+
+
 class SessionState(FastEnum):
     """A session on the server."""
 
@@ -394,6 +431,44 @@ EXCHANGE = _table(
             ExchangeEvent.LOST: ExchangeState.DONE,
         },
         ExchangeState.DONE: {},
+    }
+)
+
+
+class PipeState(FastEnum):
+    """The server's end of stdio."""
+
+    OPEN = enum.auto()
+    FINISHING = enum.auto()
+    """The input has ended, and running calls get some time."""
+    CLOSING = enum.auto()
+    """What waits is sent, and nothing more is added."""
+    CLOSED = enum.auto()
+
+
+class PipeEvent(FastEnum):
+    """An event of the server's end of stdio."""
+
+    INPUT_ENDED = enum.auto()
+    CLOSE = enum.auto()
+    """The output is closed, the server stops, or the calls have ended or taken too long."""
+    CLOSED = enum.auto()
+    """The driver was told to close the connection."""
+
+
+PIPE = _table(
+    {
+        PipeState.OPEN: {
+            PipeEvent.INPUT_ENDED: PipeState.FINISHING,
+            PipeEvent.CLOSE: PipeState.CLOSING,
+        },
+        PipeState.FINISHING: {PipeEvent.CLOSE: PipeState.CLOSING},
+        PipeState.CLOSING: {
+            PipeEvent.CLOSE: PipeState.CLOSING,
+            PipeEvent.CLOSED: PipeState.CLOSED,
+        },
+        # The output may be reported as closed afterwards.
+        PipeState.CLOSED: {PipeEvent.CLOSE: PipeState.CLOSED},
     }
 )
 
@@ -581,10 +656,12 @@ TABLES = MappingProxyType(
         "opening": OPENING,
         "process": PROCESS,
         "stream": STREAM,
+        "server": SERVER,
         "session": SESSION,
         "log": LOG,
         "call": CALL,
         "exchange": EXCHANGE,
+        "pipe": PIPE,
         "connection": CONNECTION,
         "authorization": AUTHORIZATION,
     }

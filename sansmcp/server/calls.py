@@ -127,11 +127,6 @@ class Responder(Protocol):
         ...
 
     @property
-    def is_batch(self) -> bool:
-        """True if the calls came as a batch."""
-        ...
-
-    @property
     def open_calls(self) -> int:
         """The number of calls without a response."""
         ...

@@ -137,7 +137,7 @@ class Channel:
         """True if an error that belongs to no request has the member ``"id": null``."""
         if self._legacy is not None:
             return self._legacy.null_id
-        return not REVISIONS[self._core.versions[-1]].error_without_id
+        return not REVISIONS[self._core.options.versions[-1]].error_without_id
 
     @property
     def _handlers(self) -> tuple[ChannelHandler, ...]:

@@ -11,7 +11,7 @@ import attrs
 
 from .. import tasks
 from ..app import App
-from ..effects import ServerEffect, StoreEffect
+from ..effects import ServerEffect
 from ..errors import LocalProtocolError, RemoteProtocolError, check_type
 from ..events import ServerEvent
 from ..http import RequestHead
@@ -21,6 +21,7 @@ from ..meta_keys import checked_capabilities
 from ..observer import Observer, both
 from ..revisions import of_era
 from ..shares import Shares
+from ..states import SERVER, ServerState, StopEvent, advance
 from ..timers import TimerTable
 from ..types import Drivable, Era
 from . import refusals
@@ -93,30 +94,18 @@ class ServerCore:
     """The limits of the options, kept here because they are read often."""
     max_request_bytes: int = attrs.field(init=False)
     """The bytes of the largest message that a client may send."""
-    versions: tuple[str, ...] = attrs.field(init=False)
-    """The versions of the options."""
     modern_versions: tuple[str, ...] = attrs.field(init=False)
     """The versions without a handshake, oldest first."""
     handshake_versions: tuple[str, ...] = attrs.field(init=False)
     """The versions that open with ``initialize``, oldest first."""
     observer: Observer | None = attrs.field(init=False)
     """What watches the server; None for nothing."""
-    retry_ms: int | None = attrs.field(init=False)
-    """Milliseconds after which a client should reconnect to a stream; None leaves it to the client.
-    """
-
     now: float = attrs.field(default=0.0, init=False)
     """The latest time that was passed in."""
     effects: deque[ServerEffect] = attrs.field(factory=deque[ServerEffect], init=False)
     events: deque[ServerEvent] = attrs.field(factory=deque[ServerEvent], init=False)
     timers: TimerTable = attrs.field(factory=TimerTable, init=False)
     _is_full: bool = attrs.field(default=False, init=False)
-    failing: set[tuple[type[StoreEffect], bool]] = attrs.field(
-        factory=set[tuple["type[StoreEffect]", bool]], init=False
-    )
-    """The kinds of store effects that failed since one of the kind succeeded, each with whether
-    messages were lost.
-    """
     store_health: StoreHealth = attrs.field(factory=StoreHealth, init=False)
     instance: str = attrs.field(default="", init=False)
     """The name of this instance among those that share the store; empty if it shares none."""
@@ -130,24 +119,18 @@ class ServerCore:
         factory=dict[SessionlessCall, None], init=False
     )
     """The running calls that belong to no session, of any revision, oldest first."""
-    is_lame_duck: bool = attrs.field(default=False, init=False)
-    """True if clients are to go elsewhere, because the server is about to stop."""
-    draining: bool = attrs.field(default=False, init=False)
-    """True if new calls and sessions are refused."""
-    has_stopped: bool = attrs.field(default=False, init=False)
-    """True after ``shut_down()``: a late report of the store opens no session."""
+    state: ServerState = attrs.field(default=ServerState.SERVING, init=False)
     paused: dict[Drivable, None] = attrs.field(factory=dict["Drivable", None], init=False)
     """The exchanges and pipes that may not read until the application takes events, in order."""
     sinks: dict[Sink, None] = attrs.field(factory=dict[Sink, None], init=False)
     """The sinks of the open channels, oldest first."""
 
     def __attrs_post_init__(self) -> None:
-        self.limits, self.versions = self.options.limits, self.options.versions
+        self.limits = self.options.limits
         self.max_request_bytes = self.limits.request_bytes
-        self.retry_ms = milliseconds_of(self.options.retry)
         self.observer = both(self.options.trace, self.options.observer)
-        self.modern_versions = of_era(self.versions, Era.MODERN)
-        self.handshake_versions = of_era(self.versions, Era.LEGACY)
+        self.modern_versions = of_era(self.options.versions, Era.MODERN)
+        self.handshake_versions = of_era(self.options.versions, Era.LEGACY)
         self.trusted_proxies = parse_networks(self.options.trusted_proxies)
         if self.options.shared_store:
             self.instance = self.token()
@@ -157,6 +140,20 @@ class ServerCore:
                 "Tasks need a store and a clock; pass wall_clock=time.time, leave resumable=True, "
                 f"and register no handler for {', '.join(sorted(tasks.METHODS))}"
             )
+
+    @property
+    def retry_ms(self) -> int | None:
+        """Milliseconds after which a client should reconnect to a stream; None leaves it to it."""
+        return milliseconds_of(self.options.retry)
+
+    @property
+    def has_stopped(self) -> bool:
+        """True after ``shut_down()``."""
+        return self.state is ServerState.STOPPED
+
+    def advance(self, event: StopEvent) -> None:
+        """Go a step towards the end of the server."""
+        self.state = advance(SERVER, self.state, event)
 
     @property
     def serves_tasks(self) -> bool:

@@ -99,8 +99,8 @@ def is_modern(
     if core.handshake_versions:
         return False
     if isinstance(message, Request) and is_initialize:
-        raise refusals.no_handshake(message, core.versions)
+        raise refusals.no_handshake(message, core.options.versions)
     if header is not None:
         id = message.id if isinstance(message, Request) else None
-        raise refusals.unsupported_version(header, core.versions, id)
+        raise refusals.unsupported_version(header, core.options.versions, id)
     return True

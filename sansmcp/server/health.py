@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from ..codecs import json
 from ..http import RequestHead
+from ..states import ServerState
 from . import refusals
 from .core import ServerCore
 from .exchange import ServerExchange
@@ -31,7 +32,7 @@ def check_health_request(head: RequestHead) -> None:
 
 def send_health(core: ServerCore, exchange: ServerExchange) -> None:
     """Send the health answer: status 200, or 503 if clients are to go elsewhere."""
-    is_leaving = core.is_lame_duck or core.draining
+    is_leaving = core.state is not ServerState.SERVING
     state = {
         "status": "draining" if is_leaving else "ok",
         "store": "failing" if core.store_health.is_failing else "ok",

@@ -36,13 +36,14 @@ from typing import Protocol
 import attrs
 
 from ..codecs import json
-from ..effects import StoreEffect, StoreRead
+from ..effects import StoreEffect
 from ..errors import RemoteProtocolError
 from ..events import ClocksDiffer
 from ..store import Entry, Page, StreamKey
 from ..timers import Timer
 from .core import ServerCore
 from .logs import Logs, StoreOperation
+from .procedures import Procedure, Read, StepFailedError, Steps, Until
 from .records import RecordTooNewError, read_members, record_in, write_members
 
 _LOG = ".lease"
@@ -189,7 +190,7 @@ class _Follower:
 
 
 @attrs.define(eq=False, repr=False)
-class Peer(StoreOperation):
+class OtherInstance:
     """Another instance, whose lease is followed here."""
 
     _peers: Peers
@@ -197,92 +198,76 @@ class Peer(StoreOperation):
     followers: dict[Hashable, _Follower] = attrs.field(
         factory=dict[Hashable, _Follower], init=False
     )
-    _seq: int = attrs.field(default=0, init=False)
-    """The number of the last entry of its lease that was seen."""
-    _alive_at: float = attrs.field(init=False)
-    """When that entry was seen, or the store could not be read or written."""
-    _read_at: float = attrs.field(default=-math.inf, init=False)
-    """When the latest read began. An entry that it does not have may be stored since then."""
-    _asked_at: float = attrs.field(default=-math.inf, init=False)
-    """Time of day at which the latest read began."""
-    _known_at: float = attrs.field(default=-math.inf, init=False)
-    """Time of day at which the latest read began that was done: later entries are newer."""
-    _was_behind: bool = attrs.field(default=False, init=False)
-    """True if the last entry that was seen is older than that."""
+    reading: Procedure = attrs.field(init=False)
+    """Reads the lease from time to time, until all followers have left."""
 
     def __attrs_post_init__(self) -> None:
-        self._alive_at = self._peers.core.now
+        self.reading = Procedure(self._peers.logs, self._read())
 
     @property
     def needs_lease(self) -> bool:
         """True while it is followed: only an instance that keeps its own lease judges another."""
         return bool(self.followers)
 
-    def check(self) -> None:
-        """Read the lease, unless all followers have left."""
-        now = self._peers.core.now
-        for name, follower in tuple(self.followers.items()):
-            if now > follower.until:
-                self._peers.leave(self.instance, name)
-        if self.followers:
-            self._read()
-
-    def _read(self) -> None:
-        most = self._peers.core.limits.max_stored_bytes
-        key = lease_key(self.instance)
-        clock = self._peers.core.options.wall_clock
-        self._read_at = self._peers.core.now
-        if clock is not None:
-            self._asked_at = clock()
-        self._peers.logs.read(key, self._seq, self, limit=1, max_bytes=most)
-
-    def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
-        if not self.followers:
-            return  # the last follower has left while the lease was read
+    def _read(self) -> Steps[None]:
         core = self._peers.core
-        has_ended = False
-        if page is None:
-            self._seq = 0  # lost; its writer begins anew, and may soon be at the same number
-        elif page.last.seq != self._seq:
-            self._seq, self._alive_at = page.last.seq, core.now
-            has_ended = page.last.final
-            self._compare_clocks(page)
-        self._known_at = self._asked_at
-        self._alive_at = max(self._alive_at, self._peers.troubled_at)
+        clock, lease = core.options.wall_clock, core.limits.lease_timeout
+        seq, alive_at = 0, core.now  # the last entry that was seen, and when
+        # Time of day at which the latest read began that was done: later entries are newer.
+        known_at, was_behind = -math.inf, False
+        while self._leave_late():
+            read_at, asked_at = core.now, -math.inf if clock is None else clock()
+            try:
+                page = yield Read(lease_key(self.instance), seq)
+            except StepFailedError:
+                # The store cannot be read, so perhaps the lease could not be written, either.
+                alive_at = core.now
+            else:
+                has_ended = False
+                if page is None:
+                    seq = 0  # lost; its writer begins anew, and may soon be at the same number
+                elif page.last.seq != seq:
+                    seq, alive_at, has_ended = page.last.seq, core.now, page.last.final
+                    was_behind = self._compare_clocks(page, known_at, was_behind=was_behind)
+                known_at = asked_at
+                alive_at = max(alive_at, self._peers.troubled_at)
+                # An entry that the page does not have may be stored since the read began.
+                self._report(alive_at, read_at, has_ended=has_ended)
+            if self.followers:
+                seen_at = max(alive_at, min(each.since for each in self.followers.values()))
+                yield Until(Timer.LEASE, min(core.now + lease / _BEATS, seen_at + lease))
+
+    def _leave_late(self) -> bool:
+        """Let the followers leave whose time is over. Returns False if there are no others."""
         for name, follower in tuple(self.followers.items()):
-            seen_at = max(self._alive_at, follower.since)
+            if self._peers.core.now > follower.until:
+                self._peers.leave(self.instance, name)
+        return bool(self.followers)
+
+    def _report(self, alive_at: float, read_at: float, *, has_ended: bool) -> None:
+        """Tell the followers for which the instance has died; they follow it no more."""
+        for name, follower in tuple(self.followers.items()):
             is_dead = has_ended and not follower.is_patient
-            if is_dead or self._read_at >= seen_at + core.limits.lease_timeout:
+            seen_at = max(alive_at, follower.since)
+            if is_dead or read_at >= seen_at + self._peers.core.limits.lease_timeout:
                 self._peers.leave(self.instance, name)
                 follower.on_death()
-        if self.followers:
-            self._check_later()
 
-    def _compare_clocks(self, page: Page) -> None:
-        """Report if the first new entry was written at a time at which it cannot have been."""
+    def _compare_clocks(self, page: Page, known_at: float, *, was_behind: bool) -> bool:
+        """Report if the first new entry was written at a time at which it cannot have been.
+
+        Returns True if it is older than ``known_at``, which is reported for the second one.
+        """
         clock = self._peers.core.options.wall_clock
         time = _time_of(page.entries[0]) if page.entries else None
         if clock is None or time is None:
-            return
-        ahead, behind = time - clock(), time - self._known_at
+            return was_behind
+        ahead, behind = time - clock(), time - known_at
         if ahead > _TOLERANCE:
             self._peers.clocks_differ(ahead)
-        elif behind < -_TOLERANCE and self._was_behind:
+        elif behind < -_TOLERANCE and was_behind:
             self._peers.clocks_differ(behind)
-        self._was_behind = behind < -_TOLERANCE
-
-    def failed(self, effect: StoreEffect) -> bool:
-        """The store cannot be read, so perhaps the lease could not be written, either."""
-        if self.followers:
-            self._alive_at = self._peers.core.now
-            self._check_later()
-        return True
-
-    def _check_later(self) -> None:
-        core = self._peers.core
-        lease = core.limits.lease_timeout
-        seen_at = max(self._alive_at, min(each.since for each in self.followers.values()))
-        core.timers.set(Timer.LEASE, self, min(core.now + lease / _BEATS, seen_at + lease))
+        return behind < -_TOLERANCE
 
 
 @attrs.define(eq=False, repr=False)
@@ -293,7 +278,7 @@ class Peers:
     logs: Logs
     _lease: Lease | None
     """The lease of this instance; None if its store is not shared."""
-    _peers: dict[str, Peer] = attrs.field(factory=dict[str, "Peer"], init=False)
+    _peers: dict[str, OtherInstance] = attrs.field(factory=dict[str, OtherInstance], init=False)
     _has_reported_clocks: bool = attrs.field(default=False, init=False)
 
     def follow(
@@ -315,7 +300,7 @@ class Peers:
         peer, since = self._peers.get(instance), self.core.now
         is_new = peer is None
         if peer is None:
-            peer = self._peers[instance] = Peer(self, instance)
+            peer = self._peers[instance] = OtherInstance(self, instance)
         known = peer.followers.get(follower)
         if known is not None and known.state == state:
             since = known.since
@@ -323,7 +308,7 @@ class Peers:
         if is_new:
             if self._lease is not None:
                 self._lease.keep(peer)
-            peer.check()
+            peer.reading.start()
 
     @property
     def troubled_at(self) -> float:
@@ -350,6 +335,6 @@ class Peers:
             peer.followers.clear()
             self._forget(peer)
 
-    def _forget(self, peer: Peer) -> None:
+    def _forget(self, peer: OtherInstance) -> None:
         del self._peers[peer.instance]
-        self.core.timers.stop(Timer.LEASE, peer)
+        peer.reading.close()

@@ -149,14 +149,25 @@ class Logs:
 
     # A repeated effect is the same object with the same token: the append before it may have been
     # done, and the store recognises it by the token. Its user hears of the outcome only once, since
-    # pop_operation() forgets the effect. Compare a kept effect with `is`.
+    # pop_user() forgets the effect. Compare a kept effect with `is`.
     def _start(self, effect: StoreEffect, operation: PendingOperation) -> None:
         self._pending[effect] = operation
         self.core.effects.append(effect)
 
-    def pop_operation(self, effect: StoreEffect) -> PendingOperation | None:
-        """Return the operation of an effect; None if its outcome was reported before."""
-        return self._pending.pop(effect, None)
+    def pop_user(self, effect: StoreEffect) -> StoreOperation | None:
+        """Return the part that gets the outcome of an effect, if there is one; only once."""
+        operation = self._pending.pop(effect, None)
+        return None if operation is None else operation.user
+
+    def on_failed(self, effect: StoreEffect) -> bool:
+        """Repeat a failed operation later, or give it up. Returns False if messages are lost."""
+        operation = self._pending.pop(effect, None)
+        if operation is None:
+            return True
+        user = operation.user
+        if (user is None or user.may_repeat(effect)) and self._repeat_later(effect, operation):
+            return True
+        return user is None or user.failed(effect)
 
     def forget(self, effect: StoreEffect) -> None:
         """Repeat an operation no more; its outcome, which may still be reported, has no effect."""
@@ -164,7 +175,7 @@ class Logs:
         if self._failed.pop(effect, None) is not None:
             self.core.timers.stop(Timer.STORE_REPEAT, effect)
 
-    def repeat_later(self, effect: StoreEffect, operation: PendingOperation) -> bool:
+    def _repeat_later(self, effect: StoreEffect, operation: PendingOperation) -> bool:
         """Repeat a failed operation after a delay. Returns False if it has failed for too long.
 
         The delays of operations that fail together differ, so that they do not all come back at

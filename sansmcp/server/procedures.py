@@ -30,6 +30,7 @@ import attrs
 
 from ..effects import StoreEffect, StoreRead
 from ..store import AppendResult, Entry, Page, StreamKey
+from ..timers import Timer
 from ..types import FastEnum, assert_never
 from .logs import LogReader, Logs
 
@@ -86,6 +87,14 @@ class Pause:
     """Wait until ``Procedure.wake()`` is called."""
 
 
+@attrs.frozen
+class Until:
+    """Wait until a time on the machine's clock."""
+
+    timer: Timer
+    deadline: float
+
+
 class Waited(FastEnum):
     """Why a wait is over."""
 
@@ -95,7 +104,7 @@ class Waited(FastEnum):
     """``Procedure.wake()`` was called."""
 
 
-Step: TypeAlias = Read | Append | Changed | Interval | Told | Pause
+Step: TypeAlias = Read | Append | Changed | Interval | Told | Pause | Until
 Steps: TypeAlias = Generator[Step, Any, _Value]
 """A procedure, or a part of one, that returns a value at its end."""
 
@@ -215,6 +224,8 @@ class Procedure(LogReader):
             case Told(key=key):
                 self._watched = key
                 self._logs.watch_only(key, self)
+            case Until(timer=timer, deadline=deadline):
+                self._logs.core.timers.set(timer, self, deadline)
             case Pause():
                 pass
             case _ as impossible:
@@ -223,6 +234,8 @@ class Procedure(LogReader):
     def _end(self) -> None:
         self.is_over = True
         self.unwatch()
+        if isinstance(self._step, Until):
+            self._logs.core.timers.stop(self._step.timer, self)
 
 
 def run(logs: Logs, steps: Steps[object], is_wanted: Callable[[], bool] = _is_never_wanted) -> None:

@@ -53,7 +53,7 @@ from ..limits import Limits
 from ..messages import Message, Params
 from ..meta_keys import PROTOCOL_VERSION
 from ..server_call import Session
-from ..states import ExchangeState
+from ..states import ExchangeState, ServerState, StopEvent
 from ..store import StreamKey
 from ..timers import Timer
 from ..types import HTTP_SSE, STDIO, STREAMABLE_HTTP, Idle, Unpack, assert_never, elide
@@ -73,7 +73,7 @@ from .era_choice import is_http_sse, is_modern, names_session_early
 from .exchange import ServerExchange
 from .health import check_health_request, is_health_request, send_health
 from .keyed_calls import KeyedCall, KeyedCalls, Share
-from .leases import Lease, Peer, Peers
+from .leases import Lease, Peers
 from .logs import LogReader, Logs
 from .modern.era import ModernServer
 from .modern.running_task import RunningTask
@@ -81,6 +81,7 @@ from .modern.stateless import ModernChannelHandler, ModernHttp
 from .modern.subscriptions import Subscriptions, is_known
 from .modern.task_table import TaskTable
 from .options import ServerOptions, ServerSettings, milliseconds_of
+from .procedures import Procedure
 from .resource_metadata import check_metadata_request, is_metadata_request, send_metadata
 from .responder import HttpResponder
 from .scope_checks import check_scopes
@@ -624,8 +625,8 @@ class Server(StoreCompletions):
                     self._logs.poll(key, reader)
                 case Timer.LEASE, Lease() as lease:
                     lease.renew()
-                case Timer.LEASE, Peer() as peer:
-                    peer.check()
+                case Timer.LEASE, Procedure() as procedure:
+                    procedure.poll_store()
                 case _:
                     assert self._legacy is not None, "other timers are set by sessions alone"
                     self._legacy.timed_out(timer, owner)
@@ -712,7 +713,7 @@ class Server(StoreCompletions):
     @property
     def is_leaving(self) -> bool:
         """True after ``enter_lame_duck()`` or ``drain()``: clients are to go elsewhere."""
-        return self._core.is_lame_duck or self._core.draining
+        return self._core.state is not ServerState.SERVING
 
     def enter_lame_duck(self, *, now: float) -> None:
         """Make clients go elsewhere, while everything is still served.
@@ -724,7 +725,7 @@ class Server(StoreCompletions):
             now: the current time in seconds.
         """
         self._core.now = now
-        self._core.is_lame_duck = True
+        self._core.advance(StopEvent.LEAVE)
 
     def drain(self, *, now: float) -> None:
         """Refuse new calls, sessions, subscriptions and standalone streams with status 503.
@@ -736,7 +737,7 @@ class Server(StoreCompletions):
             now: the current time in seconds.
         """
         self._core.now = now
-        self._core.draining = True
+        self._core.advance(StopEvent.DRAIN)
 
     def shut_down(self, *, now: float) -> None:
         """End all calls, sessions and streams.
@@ -752,7 +753,7 @@ class Server(StoreCompletions):
         Pull the effects of the server and of its exchanges afterwards.
         """
         self.drain(now=now)
-        self._core.has_stopped = True
+        self._core.advance(StopEvent.STOP)
         self._modern.subscriptions.end_all()
         for call in tuple(self._core.stateless):
             refusal = refusals.SHUTTING_DOWN if call.is_reported else refusals.TASK_REQUEST_STOPPED

@@ -10,6 +10,7 @@ Source: every revision, basic/transports: stdio.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from ..codecs.ndjson import NdjsonDecoder, encode_line
@@ -17,12 +18,16 @@ from ..codecs.tolerant import glimpse
 from ..effects import CloseConnection, ConnectionEffect, SendBytes
 from ..errors import RemoteProtocolError
 from ..events import InvalidLine
+from ..states import PIPE, PipeEvent, PipeState, advance
 from ..types import Idle
 from . import refusals
 from .server import Server
 
 _HTTP2 = b"PRI * HTTP/2.0"
 """The first line of a client that speaks stdio-v2."""
+
+
+_ENDED = (PipeState.CLOSING, PipeState.CLOSED)
 
 
 class ServerPipe:
@@ -61,9 +66,9 @@ class ServerPipe:
         self._lines: list[bytes] = []
         self._unsent = 0
         self._is_idle = False
-        self._is_closing = False
-        self._is_closed = False
-        self._deadline: float | None = None
+        self._state = PipeState.OPEN
+        self._deadline = math.inf
+        """Until when running calls may go on, once the input has ended."""
 
     # Bytes in
 
@@ -72,7 +77,7 @@ class ServerPipe:
         self._server.now = now
         # The driver pulls after feeding, so all responses go out in one piece without a Wake.
         self._is_idle = False
-        if self._deadline is None and not self._is_closing:
+        if self._state is PipeState.OPEN:
             self._decoder.receive_data(data)
             self._read()
 
@@ -83,7 +88,8 @@ class ServerPipe:
         ``next_effect()`` afterwards.
         """
         self._server.now = now
-        if self._deadline is None and not self._is_closing:
+        if self._state is PipeState.OPEN:
+            self._advance(PipeEvent.INPUT_ENDED)
             self._deadline = now + self._grace
             self._decoder.receive_eof()
             self._read()
@@ -94,7 +100,7 @@ class ServerPipe:
         Repeated calls are safe. Pull ``next_effect()`` afterwards.
         """
         self._server.now = now
-        self._is_closing = True
+        self._advance(PipeEvent.CLOSE)
         self._lines.clear()
         self._end("the output is closed")
 
@@ -113,19 +119,19 @@ class ServerPipe:
             if self._observer is not None:
                 self._observer.lines_sent(data)
             return SendBytes(data)
-        if self._deadline is not None and not self._has_work:
+        if self._state is PipeState.FINISHING and not self._has_work:
             self._end("the input has ended")
-        if self._is_closed:
+        if self._state is PipeState.CLOSED:
             return Idle.NEED_DATA
-        if self._is_closing:
-            self._is_closed = True
+        if self._state is PipeState.CLOSING:
+            self._advance(PipeEvent.CLOSED)
             return CloseConnection()
         self._is_idle = True
         return Idle.PAUSED if self._channel.must_wait(self) else Idle.NEED_DATA
 
     def next_deadline(self) -> float | None:
         """Return when to call ``handle_timeout()``, or None for never."""
-        return None if self._is_closing else self._deadline
+        return self._deadline if self._state is PipeState.FINISHING else None
 
     def handle_timeout(self, *, now: float) -> None:
         """Close the pipe if the running calls took too long to finish; they are cancelled.
@@ -133,7 +139,7 @@ class ServerPipe:
         Early, late and repeated calls are safe.
         """
         self._server.now = now
-        if self._deadline is not None and now >= self._deadline:
+        if self._state is PipeState.FINISHING and now >= self._deadline:
             self._end("the input has ended")
 
     # What the conversation wants
@@ -148,7 +154,7 @@ class ServerPipe:
 
         The server calls this; a driver does not.
         """
-        if self._is_closing:
+        if self._state in _ENDED:
             return False
         line = encode_line(message)
         self._lines.append(line)
@@ -158,12 +164,12 @@ class ServerPipe:
 
     def close(self) -> None:
         """Close the pipe when everything that waits is sent. The server calls this."""
-        self._is_closing = True
+        self._advance(PipeEvent.CLOSE)
         self.wake()
 
     def wake(self) -> None:
         """Tell the driver to pull again, if it waits for a Wake effect. The server calls this."""
-        if self._is_idle and not self._is_closed:
+        if self._is_idle and self._state is not PipeState.CLOSED:
             self._is_idle = False
             self._channel.wake(self)
 
@@ -174,7 +180,7 @@ class ServerPipe:
 
     def _read(self) -> None:
         """Handle the lines that have arrived, unless the application or the client is behind."""
-        while not (self._is_closing or self._channel.is_full or self.is_above_high_water):
+        while not (self._state in _ENDED or self._channel.is_full or self.is_above_high_water):
             line = b""
             try:
                 next_line = self._decoder.next_event()
@@ -192,6 +198,9 @@ class ServerPipe:
 
     def _end(self, reason: str) -> None:
         # This may complete a batch whose last call is cancelled, and so send it. It must come
-        # before _is_closing, after which send() drops messages.
+        # before CLOSE, after which send() drops messages.
         self._channel.end(reason, now=self._server.now)
-        self._is_closing = True
+        self._advance(PipeEvent.CLOSE)
+
+    def _advance(self, event: PipeEvent) -> None:
+        self._state = advance(PIPE, self._state, event)

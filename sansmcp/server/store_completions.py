@@ -21,7 +21,7 @@ from ..store import AppendResult, AsyncStore, Page, Store, StreamKey
 from ..types import assert_never
 from .admission import Admission
 from .core import ServerCore
-from .logs import Logs, PendingOperation, StoreOperation
+from .logs import Logs, StoreOperation
 
 
 class StoreCompletions:
@@ -46,8 +46,7 @@ class StoreCompletions:
 
         Pull the server's effects afterwards, as after every report.
         """
-        self._works(effect, now)
-        user = self._finished(effect)
+        user = self._completed(effect, now)
         if user is None:
             return
         match result:
@@ -70,8 +69,7 @@ class StoreCompletions:
             page: the page; None if the log does not exist.
             now: the current time in seconds.
         """
-        self._works(effect, now)
-        user = self._finished(effect)
+        user = self._completed(effect, now)
         if user is not None:
             user.on_read_done(effect, page)
             user.on_settled()
@@ -83,8 +81,7 @@ class StoreCompletions:
             effect: the effect that was performed.
             now: the current time in seconds.
         """
-        self._works(effect, now)
-        self._finished(effect)
+        self._completed(effect, now)
 
     def take_completed(self, effect: StoreTake, wait: float, *, now: float) -> None:
         """Report what the store said to a StoreTake: the requests are served, or refused.
@@ -94,8 +91,8 @@ class StoreCompletions:
             wait: 0.0 if the tokens were taken, else the seconds until there are enough.
             now: the current time in seconds.
         """
-        self._works(effect, now)
-        self._on_taken(effect, wait)
+        self._completed(effect, now)
+        self._taken(effect, wait)
 
     def store_failed(self, effect: StoreEffect, reason: str, *, now: float) -> None:
         """Report that a store effect failed.
@@ -112,13 +109,11 @@ class StoreCompletions:
         self._core.store_health.failed(now)
         if isinstance(effect, StoreTake):
             is_lost = False
-            self._on_taken(effect, 0.0)  # the bucket of this instance has let the requests pass
+            self._taken(effect, 0.0)  # the bucket of this instance has let the requests pass
         else:
-            operation = self._logs.pop_operation(effect)
-            is_lost = operation is not None and self._is_lost(effect, operation)
-        failure = (type(effect), is_lost)
-        self._core.events.append(StoreFailed(reason, is_lost, failure in self._core.failing))
-        self._core.failing.add(failure)
+            is_lost = not self._logs.on_failed(effect)
+        is_repeated = self._core.store_health.is_repeated(type(effect), is_lost=is_lost)
+        self._core.events.append(StoreFailed(reason, is_lost, is_repeated))
 
     def store_watched(self, effect: StoreWatch, *, now: float) -> None:
         """Report that ``store_changed()`` will be called for changes of the log of a StoreWatch.
@@ -142,27 +137,15 @@ class StoreCompletions:
         self._core.now = now
         self._logs.on_changed(stream)
 
-    def _on_taken(self, effect: StoreTake, wait: float) -> None:
+    def _taken(self, effect: StoreTake, wait: float) -> None:
         assert self._admission is not None, "only a rate limit takes tokens"
         self._admission.on_taken(effect, wait)
 
-    def _is_lost(self, effect: StoreEffect, operation: PendingOperation) -> bool:
-        """Repeat a failed operation later, or give it up. Returns True if messages are lost."""
-        user = operation.user
-        is_repeated = (user is None or user.may_repeat(effect)) and self._logs.repeat_later(
-            effect, operation
-        )
-        return not is_repeated and user is not None and not user.failed(effect)
-
-    def _finished(self, effect: StoreEffect) -> StoreOperation | None:
-        operation = self._logs.pop_operation(effect)
-        return None if operation is None else operation.user
-
-    def _works(self, effect: StoreEffect, now: float) -> None:
+    def _completed(self, effect: StoreEffect, now: float) -> StoreOperation | None:
+        """Record that the store works. Returns the part that gets the outcome, if there is one."""
         self._core.now = now
-        self._core.store_health.worked()
-        if self._core.failing:
-            self._core.failing -= {(type(effect), True), (type(effect), False)}
+        self._core.store_health.succeeded(type(effect))
+        return self._logs.pop_user(effect)
 
     def perform_store_effect(self, effect: StoreEffect, store: Store, *, now: float) -> None:
         """Perform a store effect on a synchronous store and report the outcome.

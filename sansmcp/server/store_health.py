@@ -6,6 +6,8 @@ import math
 
 import attrs
 
+from ..effects import StoreEffect
+
 _FAILURES = 5
 _SECONDS = 1.0
 
@@ -22,6 +24,18 @@ class StoreHealth:
     _first: float = attrs.field(default=-math.inf, init=False)
     """Time of the first failure since the store worked."""
     _last: float = attrs.field(default=-math.inf, init=False)
+    _reported: set[tuple[type[StoreEffect], bool]] = attrs.field(
+        factory=set[tuple["type[StoreEffect]", bool]], init=False
+    )
+    """The kinds of effects that failed since one of the kind succeeded, each with whether messages
+    were lost.
+    """
+
+    def is_repeated(self, kind: type[StoreEffect], *, is_lost: bool) -> bool:
+        """Return True if a failure was preceded by one of its kind; record it."""
+        is_repeated = (kind, is_lost) in self._reported
+        self._reported.add((kind, is_lost))
+        return is_repeated
 
     def failed(self, now: float) -> None:
         """Record that an operation failed."""
@@ -33,6 +47,12 @@ class StoreHealth:
     def worked(self) -> None:
         """Record that an operation succeeded."""
         self._failures = 0
+
+    def succeeded(self, kind: type[StoreEffect]) -> None:
+        """Record that an operation of a kind succeeded."""
+        self.worked()
+        if self._reported:
+            self._reported -= {(kind, True), (kind, False)}
 
     @property
     def is_failing(self) -> bool:

@@ -16,10 +16,12 @@ ENDS = {
     "opening": {"CLOSED"},
     "process": {"ENDED"},
     "stream": {"CLOSED"},
+    "server": {"STOPPED"},
     "session": {"ENDED"},
     "log": {"CLOSED"},
     "call": {"ANSWERED", "CANCELLED"},
     "exchange": {"DONE"},
+    "pipe": {"CLOSED"},
     "connection": {"CLOSED"},
     "authorization": {"CLOSED"},
 }

@@ -21,6 +21,7 @@ from ...events import CallReceived, ClientNotified, RefusalSent
 from ...messages import ErrorResponse, Message, Notification, Request, Response
 from ...meta_keys import names_multi_turn, with_multi_turn
 from ...revisions import REVISIONS, Revision
+from ...states import REFUSING
 from .. import refusals
 from ..calls import CallOwner, Responder, RunningCall
 from ..core import ServerCore
@@ -146,16 +147,25 @@ class Dispatcher:
                 self.dispatch(session, item)
             elif not is_started:
                 is_started = True
-                self.start(wants, new_responder(len(wants)))
+                self.start(wants, new_responder(len(wants)), is_batch=True)
         return is_started
 
-    def start(self, items: Sequence[Request | RemoteProtocolError], responder: Responder) -> None:
-        """Start calls that arrived together; respond at once to pings and subscriptions."""
+    def start(
+        self,
+        items: Sequence[Request | RemoteProtocolError],
+        responder: Responder,
+        *,
+        is_batch: bool = False,
+    ) -> None:
+        """Start calls that arrived together; respond at once to pings and subscriptions.
+
+        ``is_batch``: True if they were not checked yet.
+        """
         for item in items:
             try:
                 if isinstance(item, RemoteProtocolError):
                     raise item
-                if responder.is_batch:
+                if is_batch:
                     self.check_call(responder.session, item)
             except RemoteProtocolError as error:
                 null_id = not responder.session.revision.error_without_id
@@ -213,7 +223,7 @@ class Dispatcher:
             raise refusals.TOO_MANY_RESOURCES(request.id, limit=limit)
 
     def _check_serving(self, request: Request) -> None:
-        if self._core.draining:
+        if self._core.state in REFUSING:
             raise refusals.SHUTTING_DOWN(request.id)
 
     def _cancel(

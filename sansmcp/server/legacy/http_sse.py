@@ -25,7 +25,7 @@ from ...codecs.sse import encode_event
 from ...http import RequestHead
 from ...messages import Message
 from ...shares import Shares
-from ...states import ExchangeState, SessionState
+from ...states import REFUSING, ExchangeState, SessionState
 from ...types import Secret
 from .. import refusals
 from ..admission import Admission, known_client_of
@@ -157,7 +157,7 @@ class HttpSse:
 
     def _check_room(self, principal: str) -> None:
         """Raise RemoteProtocolError if there is no room for a stream: each may become a session."""
-        if self._core.draining:
+        if self._core.state in REFUSING:
             raise refusals.SHUTTING_DOWN()
         self._table.check_room(principal)
         limit = self._core.limits.max_sessions

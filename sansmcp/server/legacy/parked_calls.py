@@ -159,7 +159,6 @@ class ParkedCallResponder(LegacyResults):
     head: RequestHead | None
     """The head of the POST with the last input response; None if it is unknown."""
     open_calls: int = attrs.field(default=1, init=False)
-    is_batch: bool = attrs.field(default=False, init=False)
 
     def start(self) -> None:
         """Do nothing: the stream exists."""

@@ -90,7 +90,7 @@ class SessionChannelHandler:
 
     def __attrs_post_init__(self) -> None:
         # The newest revision applies to messages before initialize.
-        revision = REVISIONS[self._core.versions[-1]]
+        revision = REVISIONS[self._core.options.versions[-1]]
         self.session = self._table.new(None, self._principal, revision, sink=self._sink)
 
     @property
@@ -147,4 +147,4 @@ class SessionChannelHandler:
         """
         if not self._is_open:
             id = None if request is None else request.id
-            raise refusals.not_initialized(self._core.versions, id)
+            raise refusals.not_initialized(self._core.options.versions, id)

@@ -21,7 +21,7 @@ from ...http import RequestHead
 from ...messages import Message, Notification, Request
 from ...meta_keys import meta_of
 from ...reclaim import EXTENSION
-from ...states import ExchangeState
+from ...states import REFUSING, ExchangeState
 from .. import refusals
 from ..core import ServerCore
 from ..era_choice import SESSION_ID
@@ -133,7 +133,7 @@ class StreamableHttp:
             exchange.send_response(200)
         elif (cursor := parse_last_event_id(context)) is not None:
             session.resume(exchange, cursor)
-        elif self._core.draining:
+        elif self._core.state in REFUSING:
             raise refusals.SHUTTING_DOWN()
         else:
             session.check_store()

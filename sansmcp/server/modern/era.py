@@ -36,6 +36,7 @@ from ...meta_keys import (
 )
 from ...reclaim import EXTENSION
 from ...revisions import REVISIONS, Revision, of_era
+from ...states import REFUSING
 from ...types import Era
 from .. import refusals
 from ..calls import CallOwner, Responder, RunningCall
@@ -117,7 +118,7 @@ def validate_version(context: ModernRequestContext) -> None:
     """Refuse a version that is not served. Source: 2026-07-28 basic/versioning."""
     if context.revision is None:
         raise refusals.unsupported_version(
-            context.meta[VERSION], context.core.versions, context.request.id
+            context.meta[VERSION], context.core.options.versions, context.request.id
         )
 
 
@@ -205,7 +206,7 @@ class ModernServer:
         )
         for validate in VALIDATORS:
             validate(context)
-        if self._core.draining and not is_known:
+        if self._core.state in REFUSING and not is_known:
             raise refusals.SHUTTING_DOWN(request.id)
 
     def start(self, request: Request, caller: CallOwner, responder: Responder) -> None:
@@ -291,7 +292,7 @@ class ModernServer:
     def _discovered(self, *, is_http: bool) -> dict[str, Any]:
         app = self._core.app
         found: dict[str, Any] = {
-            "supportedVersions": list(reversed(self._core.versions)),
+            "supportedVersions": list(reversed(self._core.options.versions)),
             "capabilities": app.declared_capabilities(),
         }
         if not app.anonymous:

@@ -73,7 +73,6 @@ class RunningTask(LogReader):
     """The number of the last entry that is stored."""
     call: RunningCall = attrs.field(init=False)
     open_calls: int = attrs.field(default=1, init=False)
-    is_batch: bool = attrs.field(default=False, init=False)
     _results: ModernResults = attrs.field(init=False)
     _appending: StoreAppend | None = attrs.field(default=None, init=False)
     _being_stored: TaskRecord = attrs.field(init=False)

@@ -41,7 +41,6 @@ class ModernHttpResponder(ModernResults, HttpResponder):
     exchange: ServerExchange
     stream_after: float | None
     open_calls: int = attrs.field(default=1, init=False)
-    is_batch: bool = attrs.field(default=False, init=False)
 
     @property
     def is_resumable(self) -> bool:
@@ -166,7 +165,6 @@ class ModernStdioResponder(ModernResults):
 
     _sink: Sink
     open_calls: int = attrs.field(default=1, init=False)
-    is_batch: bool = attrs.field(default=False, init=False)
 
     def start(self) -> None:
         """Do nothing: the channel is open."""
@@ -310,7 +308,7 @@ class ModernHttp:
             case Request():
                 self._request(exchange, head, message)
             case Notification():
-                check_notification(message, head, self._core.versions)
+                check_notification(message, head, self._core.options.versions)
                 if message.method != CANCEL:
                     self._modern.receive_notification(message, head.principal)
                 elif self._keyed_calls is not None:
