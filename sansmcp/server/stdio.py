@@ -27,7 +27,8 @@ _HTTP2 = b"PRI * HTTP/2.0"
 """The first line of a client that speaks stdio-v2."""
 
 
-_ENDED = (PipeState.CLOSING, PipeState.CLOSED)
+_OPEN, _FINISHING, _CLOSING, _CLOSED = PipeState  # which are compared for each line
+_ENDED = (_CLOSING, _CLOSED)
 
 
 class ServerPipe:
@@ -66,7 +67,7 @@ class ServerPipe:
         self._lines: list[bytes] = []
         self._unsent = 0
         self._is_idle = False
-        self._state = PipeState.OPEN
+        self._state = _OPEN
         self._deadline = math.inf
         """Until when running calls may go on, once the input has ended."""
 
@@ -77,7 +78,7 @@ class ServerPipe:
         self._server.now = now
         # The driver pulls after feeding, so all responses go out in one piece without a Wake.
         self._is_idle = False
-        if self._state is PipeState.OPEN:
+        if self._state is _OPEN:
             self._decoder.receive_data(data)
             self._read()
 
@@ -88,7 +89,7 @@ class ServerPipe:
         ``next_effect()`` afterwards.
         """
         self._server.now = now
-        if self._state is PipeState.OPEN:
+        if self._state is _OPEN:
             self._advance(PipeEvent.INPUT_ENDED)
             self._deadline = now + self._grace
             self._decoder.receive_eof()
@@ -119,11 +120,11 @@ class ServerPipe:
             if self._observer is not None:
                 self._observer.lines_sent(data)
             return SendBytes(data)
-        if self._state is PipeState.FINISHING and not self._has_work:
+        if self._state is _FINISHING and not self._has_work:
             self._end("the input has ended")
-        if self._state is PipeState.CLOSED:
+        if self._state is _CLOSED:
             return Idle.NEED_DATA
-        if self._state is PipeState.CLOSING:
+        if self._state is _CLOSING:
             self._advance(PipeEvent.CLOSED)
             return CloseConnection()
         self._is_idle = True
@@ -131,7 +132,7 @@ class ServerPipe:
 
     def next_deadline(self) -> float | None:
         """Return when to call ``handle_timeout()``, or None for never."""
-        return self._deadline if self._state is PipeState.FINISHING else None
+        return self._deadline if self._state is _FINISHING else None
 
     def handle_timeout(self, *, now: float) -> None:
         """Close the pipe if the running calls took too long to finish; they are cancelled.
@@ -139,7 +140,7 @@ class ServerPipe:
         Early, late and repeated calls are safe.
         """
         self._server.now = now
-        if self._state is PipeState.FINISHING and now >= self._deadline:
+        if self._state is _FINISHING and now >= self._deadline:
             self._end("the input has ended")
 
     # What the conversation wants
@@ -169,7 +170,7 @@ class ServerPipe:
 
     def wake(self) -> None:
         """Tell the driver to pull again, if it waits for a Wake effect. The server calls this."""
-        if self._is_idle and self._state is not PipeState.CLOSED:
+        if self._is_idle and self._state is not _CLOSED:
             self._is_idle = False
             self._channel.wake(self)
 
