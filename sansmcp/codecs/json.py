@@ -28,7 +28,7 @@ import itertools
 import json
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from types import NoneType
 from typing import Any, NoReturn, TypeGuard, cast
 
@@ -60,11 +60,13 @@ _ESCAPED_COLON = rb"\u003"
 """How an escape of a colon begins, and those of a few other characters."""
 _SHORT = 1024
 """Up to this many bytes of a document, only the simplest way to count pays off."""
+_LONG = 4096
+"""Up to this many bytes of a document, it does not pay off to look what is in it."""
+_SOME = 32
+"""So many bytes beyond ASCII, or escapes, in ``_SHORT`` bytes are what msgspec decodes faster."""
 _MANY = 6
 """So many arrays and objects in ``_SHORT`` bytes are more than those around a text."""
-_FEW = 16
-"""So many marks are searched one by one before all are counted."""
-_APART = 400
+_APART = 64
 """From this many bytes between marks on, searching each takes less time than counting all."""
 
 SAFE_DEPTH = 1024
@@ -72,10 +74,18 @@ SAFE_DEPTH = 1024
 web servers have stacks of 1 MB.
 """
 
+_ASCII = bytes(range(128))
+
 _CONTAINERS = frozenset({dict, list})
+_REFER_TO_VALUES = gc.get_referents({"name": "value"}) == ["value"]
+"""Whether an object with names that are strings refers to its values alone."""
 _ARRAYS = {list, tuple}
 _SINGLE = {str, int, bool, NoneType}
 """Types without members, except float: NaN and infinities are floats, and not JSON."""
+_STRICT = {*_SINGLE, float, dict, *_ARRAYS}
+_NAMES = {str}
+_SEVERAL = 16
+"""An array of more items is checked level by level."""
 _NUMBERS = {int, float}
 _LARGEST = 1.7976931348623157e308
 """The largest float."""
@@ -248,13 +258,50 @@ def _is_strict(value: Any) -> bool:
                 if type(member) not in _SINGLE:
                     containers.append(member)
         elif type(each) in _ARRAYS:
-            containers += [item for item in each if type(item) not in _SINGLE]
+            if len(each) > _SEVERAL:
+                if not _are_strict(each):
+                    return False
+            else:
+                containers += [item for item in each if type(item) not in _SINGLE]
         elif type(each) is float:
             if not math.isfinite(each):
                 return False
         elif type(each) not in _SINGLE:
             return False
     return True
+
+
+def _are_strict(level: Sequence[Any]) -> bool:
+    """Return True if many values and all their parts are of JSON's own types.
+
+    The values are taken level by level, and a level by few calls of functions in C.
+    """
+    while not (types := set(map(type, level))) <= _SINGLE:
+        if not types <= _STRICT:
+            return False
+        if float in types:
+            floats = [each for each in level if type(each) is float]
+            # A sum is finite only if all its parts are, and is found faster.
+            if not math.isfinite(sum(floats)) and not all(map(math.isfinite, floats)):
+                return False
+        if dict in types:
+            objects = cast("list[dict[Any, Any]]", [each for each in level if type(each) is dict])
+            # A name of a subclass may be hidden by an equal string, and is written like that.
+            if not _NAMES.issuperset(map(type, set[Any]().union(*objects))):
+                return False
+        level = _members(level)
+    return True
+
+
+def _members(level: Sequence[Any]) -> Sequence[Any]:
+    """Return the members of all objects and arrays among values."""
+    if _REFER_TO_MEMBERS:
+        return gc.get_referents(*level)  # strings, numbers and so on refer to nothing
+    found: list[Any] = []
+    for each in level:
+        if type(each) is dict or type(each) in _ARRAYS:
+            found += _values(each)
+    return found
 
 
 def encode_stdlib(value: Any) -> bytes:
@@ -309,54 +356,112 @@ def is_array(value: Any) -> TypeGuard[list[Any]]:
 
 def _decode_fast(data: bytes, max_depth: int, max_values: int) -> Any:
     """Decode a document that breaks no rule; raise one of ``_DOUBTS`` if that is not certain."""
-    if len(data) > _SHORT and _is_text(data):
-        return _decode_text(data, max_depth, max_values)
-    if len(data) <= _SHORT < max_values:
+    size = len(data)
+    is_text = is_for_jiter = False
+    if size > _LONG:
+        is_text, is_for_jiter = _is_text(data)
+    # translate() counts marks that are close together faster.
+    if size >= max_values and (is_text or len(data.translate(None, _NO_BEGINNINGS)) >= max_values):
+        _check_values(data, max_values)
+    if is_for_jiter:
+        return _decode_with_jiter(data, max_depth)
+    if size <= _SHORT:
         brackets = data.count(b"{") + data.count(b"[")
     else:
-        beginnings = data.translate(None, _NO_BEGINNINGS)
-        if len(beginnings) >= max_values:
-            _check_values(data, max_values)
-        brackets = len(beginnings) - beginnings.count(b",")
-    if brackets > SAFE_DEPTH:
-        if not _nests_within(data, max_depth):
-            raise ValueError("nested too deep")
-        brackets = 0
+        brackets = _count(data, b"{", SAFE_DEPTH) + _count(data, b"[", SAFE_DEPTH)
+        if brackets > SAFE_DEPTH:
+            if _BACKSLASH in data:  # which makes it slow to find the brackets outside strings
+                return _decode_with_jiter(data, max_depth)
+            if not _nests_within(data, max_depth):
+                raise ValueError("nested too deep")
+            is_text = False
     value = _read(data)
-    again = _write(value)
-    # msgspec reads the last member of a name. But then the value has fewer colons.
-    if again != data:
-        has_escapes = _BACKSLASH in data and _ESCAPED_COLON in data  # the first is found faster
-        if has_escapes or again.count(b":") != data.count(b":"):
-            raise ValueError("perhaps a repeated name")
-    if brackets > max_depth:
+    # msgspec reads the last member of a name.
+    if not ((is_text and _has_all_members(value, data, brackets)) or _has_all_names(value, data)):
+        raise ValueError("perhaps a repeated name")
+    if max_depth < brackets <= SAFE_DEPTH:
         for _ in _levels(value, max_depth):
             pass
     return value
 
 
-def _decode_text(data: bytes, max_depth: int, max_values: int) -> Any:
+def _has_all_members(value: Any, data: bytes, brackets: int) -> bool:
+    """Return True if the value of a document, which has few parts, certainly lacks no member.
+
+    A document has at least as many marks as its value needs, and more if a name is repeated or
+    there are such marks in strings.
+    """
+    if _REFER_TO_VALUES:
+        # Each value but the first follows a bracket or a comma.
+        count, level = 0, [value]
+        while level := gc.get_referents(*level):
+            count += len(level)
+        if count == brackets + _count(data, b","):
+            return True
+    # Each name and each string has two quotes.
+    count = int(type(value) is str)
+    containers = [value] if type(value) in _CONTAINERS else []
+    for each in containers:  # the loop appends to it
+        members = _values(each)
+        count += len(each) if members is not each else 0
+        for member in members:
+            if type(member) is str:
+                count += 1
+            elif type(member) in _CONTAINERS:
+                containers.append(member)
+    return 2 * count == _count(data, b'"')
+
+
+def _values(container: Any) -> Iterable[Any]:
+    """Return the values of an object, and an array as it is."""
+    # Not `type(container) is dict`, from which type checkers conclude less.
+    return container.values() if isinstance(container, dict) else container  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+
+
+def _has_all_names(value: Any, data: bytes) -> bool:
+    """Return True if the value of a document certainly has all its names.
+
+    Without one it has fewer colons. Encoded, it has those of its strings, too.
+    """
+    again = _write(value)
+    if again == data:
+        return True
+    if _BACKSLASH in data and _ESCAPED_COLON in data:  # the first is found faster
+        return False
+    return _count(again, b":") == _count(data, b":")
+
+
+def _decode_with_jiter(data: bytes, max_depth: int) -> Any:
     """Decode a document with ``jiter``; raise one of ``_DOUBTS`` if it perhaps breaks a rule.
 
     ``jiter`` refuses repeated names, lone surrogates, NaN, and what nests too deep for the stack.
     """
-    _check_values(data, max_values)
     value = _parse(data, allow_inf_nan=False, catch_duplicate_keys=True, cache_mode="keys")
-    for level in _levels(value, max_depth):
-        for each in level:
-            # Each integer between these has few enough digits, each float is finite.
-            if type(each) in _NUMBERS and not -1e300 < each < 1e300:
-                raise OverflowError(each)
+    levels = _levels(value, max_depth)
+    numbers = [each for level in levels for each in level if type(each) in _NUMBERS]
+    # Each integer between these has few enough digits, each float is finite.
+    if numbers and not -1e300 < min(numbers) <= max(numbers) < 1e300:
+        raise OverflowError
     return value
 
 
-def _is_text(data: bytes) -> bool:
-    """Return True if the end of a document has few arrays and objects, or many escapes.
+def _is_text(data: bytes) -> tuple[bool, bool]:
+    r"""Return whether the end of a long document is text, and whether ``jiter`` decodes it faster.
 
-    ``jiter`` decodes such a document faster. The end of a result says more than its beginning.
+    That is text in ASCII, and with quotes. Other text has letters beyond ASCII, or escapes of them
+    (``\u4f60``). The end of a result says more than its beginning.
     """
-    brackets = data.count(b"{", -_SHORT) + data.count(b"[", -_SHORT)
-    return brackets < _MANY or data.count(b"\\", -_SHORT) > brackets
+    end = data[-_SHORT:]
+    # replace() finds marks that are far apart faster than count().
+    escapes = _SHORT - len(end.replace(b"\\", b""))
+    brackets = 2 * _SHORT - len(end.replace(b"{", b"")) - len(end.replace(b"[", b""))
+    if brackets >= _MANY and escapes <= brackets:
+        return False, False
+    if escapes > _SOME and 4 * (_SHORT - len(end.replace(b'"', b""))) > escapes:
+        return True, True
+    if escapes > _SOME and rb"\u" in end:
+        return True, False
+    return True, end.isascii() or len(end.translate(None, _ASCII)) < _SOME
 
 
 def _levels(value: Any, max_depth: int) -> Iterator[list[Any]]:
@@ -401,20 +506,22 @@ def _has_more_brackets(data: bytes, most: int) -> bool:
 def _count(data: bytes, mark: bytes, most: int = UNBOUNDED) -> int:
     """Return ``data.count(mark)``, or a number above ``most`` if it is more.
 
-    ``count()`` is slow if there are few marks, and ``find()`` is slow if there are many. So the
-    next few are found one by one, unless the last few were close together.
+    ``count()`` looks at each byte. ``replace()`` goes from mark to mark, which takes less time if
+    these are far apart.
     """
-    count = end = 0
-    while count <= most:
-        start = end
-        for _ in range(_FEW):
-            end = data.find(mark, end) + 1
-            if not end:
-                return count
-            count += 1
-        if count <= most and end - start < _FEW * _APART:
-            start, end = end, end + _WINDOW
-            count += data.count(mark, start, end)
+    size = len(data)
+    if size <= _WINDOW:
+        few = size // _APART
+        found = size - len(data.replace(mark, b"", few))
+        return found if found < few else data.count(mark)
+    count = 0
+    for start in range(0, size, _WINDOW):
+        window = data[start : start + _WINDOW]
+        few = len(window) // _APART
+        found = len(window) - len(window.replace(mark, b"", few))
+        count += found if found < few else window.count(mark)
+        if count > most:
+            break
     return count
 
 
@@ -560,6 +667,16 @@ _RULES: Any = {
 _PLAIN = json.JSONDecoder(parse_constant=_no_constant, **_RULES)
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _SORTED = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), sort_keys=True)
+
+
+class _Holder:
+    def __init__(self) -> None:
+        self.name = "value"
+
+
+_holder = _Holder()
+_REFER_TO_MEMBERS = gc.get_referents(vars(_holder)) == ["value"]
+"""Whether all objects refer to their values. Since 3.13 ``vars()`` of a living object does not."""
 
 
 def _has_own_limit() -> bool:

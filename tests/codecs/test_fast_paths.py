@@ -225,7 +225,15 @@ DOCUMENTS = st.recursive(
     ),
     max_leaves=20,
 )
-PADDING = st.sampled_from(['""', f'"{"x" * 1100}"', f'"{"x" * 1100}\\n"', f'"{"[" * 1100}"'])
+PADDING = st.sampled_from(
+    [
+        f'"{text}"'
+        for text in (
+            *("", "x" * 1100, "x" * 1100 + r"\n", "[" * 1100, "x" * 4200),
+            *("\u5b57" * 1500, "\u5b57," * 1500, r"\u5b57" * 800),
+        )
+    ]
+)
 
 
 @given(DOCUMENTS, PADDING, st.integers(1, 8))

@@ -281,8 +281,15 @@ BESIDE = [
     ROW * 100,
     ROW * 600,
     b'{"b": "\\u0021"}, ' * 1100,
+    '"\u5b57\u8282",'.encode() * 700,
+    b'"' + "\u5b57\u8282, \u5b57: ".encode() * 400 + b'",',
+    b'"' + b"\\u5b57" * 1000 + b'",',
+    b'"' + b"\\u5b57, \\u5b57:" * 500 + b'", {}, [],',
 ]
-"""What makes a document text or structure, or too large for a count of its brackets to suffice."""
+"""What makes a document text or structure, or too large for a count of its brackets to suffice.
+
+Text is in letters beyond ASCII or in escapes, with marks of JSON in it or without.
+"""
 
 
 @given(VALUES, st.sampled_from(BESIDE), st.data())
@@ -336,6 +343,99 @@ def test_a_jiter_that_nests_deeper_is_not_used(monkeypatch: pytest.MonkeyPatch) 
     finally:
         monkeypatch.undo()
         importlib.reload(json)
+
+
+TEXTS = {
+    "ASCII": b"a line of text " * 500,
+    "ASCII, quotes": b'he said: \\"yes\\", she said: \\"no\\" ' * 200,
+    "letters": "\u6a21\u578b".encode() * 1000,
+    "letters and marks": "\u6a21\u578b, {\u6a21}: ".encode() * 500,
+    "letters and quotes": '\u6a21\u578b, \\"\u6a21\\": '.encode() * 500,
+    "escapes": b"\\u6a21\\u578b" * 600,
+    "escapes and marks": b"\\u6a21\\u578b, {\\u6a21}: " * 300,
+    "escaped marks": b"\\u6a21\\u578b" * 600 + b"\\u003a\\u0022\\u002c\\u007b",
+}
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize(
+    "around",
+    [
+        b'{"content":[{"type":"text","text":"%b"}]}',
+        b'{ "a": [], "b": {}, "text": "%b" }',
+        b'["%b"]',
+        b'"%b"',
+    ],
+)
+def test_texts_are_not_decoded_twice(
+    text: str, around: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("jiter")
+    data = around % TEXTS[text]
+    expected = json.decode_stdlib(data, 64)
+    with monkeypatch.context() as patch:
+        if text != "escaped marks":
+            patch.setattr(json, "decode_stdlib", None)
+        assert json.decode(data, 64) == expected
+
+
+@pytest.mark.parametrize("text", TEXTS)
+@pytest.mark.parametrize(
+    "members",
+    [
+        b'"a":1,"a":2',
+        b'"a":1,"\\u0061":2',
+        b'"a":":","a":2',
+        b'"a":"\\"","a":2',
+        b'"a":1,"a":"\\u003a"',
+        b'"a":1,"a":"\\u002c"',
+        b'"a":1,"a":"\\u0022"',
+        b'"a":1,"a":"\\u0022\\u0022\\u003a\\u002c"',
+        b'"a":[],"a":{},"b":[1]',
+        b'"a":[1,2],"a":[1]',
+    ],
+)
+def test_a_repeated_name_beside_text_is_refused(text: str, members: bytes) -> None:
+    for data in (b'{%b,"text":"%b"}', b'[{%b},"%b"]', b'[[{%b}],[],{}, ["%b"]]'):
+        assert both(data % (members, TEXTS[text])) == ("refused", "duplicate_name")
+
+
+def test_objects_that_refer_to_their_names_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json, "_REFER_TO_VALUES", False)
+    for text in TEXTS.values():
+        assert both(b'{"a":1,"text":"%b"}' % text)[0] == "value"
+        assert both(b'{"a":1,"a":2,"text":"%b"}' % text) == ("refused", "duplicate_name")
+
+
+@pytest.mark.parametrize("text", TEXTS)
+def test_a_document_of_many_arrays_and_text_is_read(text: str) -> None:
+    """More arrays than the stack holds, one beside the other."""
+    data = b'{"rows":[' + b"[1]," * 2000 + b'{"a":1%b}],"text":"' + TEXTS[text] + b'"}'
+    assert both(data % b"")[0] == "value"
+    assert both(data % b',"a":2') == ("refused", "duplicate_name")
+    assert both(data % (b"," + b'"b":[[[' + b"[" * 60 + b"]" * 63)) == ("refused", "too_deep")
+
+
+def test_brackets_that_are_not_counted_hide_no_name() -> None:
+    """Of many brackets only those at the beginning are counted."""
+    text = "\u5b57".encode() * 30_000
+    rows = b"[1]," * 2000
+    for members, kind in ((b'"a":[[[1]]],"a":[1]', "refused"), (b'"a":[[[1]]],"b":[1]', "value")):
+        assert both(b'{"rows":[%b1],"a text":"%b",%b,"text":"%b"}' % (rows, text, members, text))[
+            0
+        ] == (kind)
+
+
+@pytest.mark.parametrize("gap", [0, 1, 20, 61, 62, 63, 64, 65, 500, 70_000])
+@pytest.mark.parametrize("size", [0, 1, 63, 64, 1000, 65_536, 65_537, 200_000])
+def test_marks_are_counted_wherever_they_are(gap: int, size: int) -> None:
+    data = b"x" * gap + b":"
+    data = (data * (1 + size // len(data)))[:size]
+    found = data.count(b":")
+    count = json._count  # noqa: SLF001 # pyright: ignore[reportPrivateUsage]
+    assert count(data, b":") == found
+    for most in (0, found - 1, found):
+        assert (count(data, b":", most) > most) == (found > most)
 
 
 MANY = b"[" + ROW * 70

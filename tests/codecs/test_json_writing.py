@@ -215,6 +215,66 @@ def test_long_values_are_written(value: list[Any]) -> None:
     assert json.encode(value) == json.encode_stdlib(value)
 
 
+class Plainly:
+    """An object whose attributes are written."""
+
+    def __init__(self, a: Any, b: Any) -> None:
+        self.a = a
+        self.b = b
+
+
+class Hidden(str):
+    """A name that an equal one may hide."""
+
+
+ROW: dict[str, Any] = {"a": 1, "b": [None, 2.5, "x", (True,)], "c": {"d": []}}
+
+
+STRICT: list[Any] = [1, "x", 2.5, None, [], (), {}, 1e308, vars(Plainly(1, [2.5]))]
+NEARLY: list[Any] = [Text("x"), Colour.RED, Level.LOW, {Hidden("a"): 1}, Model()]
+WRONG: list[Any] = [
+    *(math.nan, -math.inf, b"x", {1}, dt.date(2020, 1, 1), decimal.Decimal(1)),
+    *({1: 2}, {"x": {True: 1}}, vars(Plainly(b"x", 1))),
+]
+
+
+@pytest.mark.parametrize("by_garbage_collector", [True, False])
+@pytest.mark.parametrize("depth", range(4))
+@pytest.mark.parametrize("number", range(len(STRICT + NEARLY + WRONG)))
+def test_each_part_of_a_long_array_is_checked(
+    number: int, depth: int, by_garbage_collector: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not by_garbage_collector:
+        monkeypatch.setattr(json, "_REFER_TO_MEMBERS", False)
+    value = (STRICT + NEARLY + WRONG)[number]
+    for _ in range(depth):
+        value = [value] if depth % 2 else {"a": 1, "x": value}
+    for many in ([ROW] * 17 + [value], (value, *[ROW] * 17), [[1] * 17, {"a": [value] * 17}]):
+        for each in (many, {"rows": [many, *[1] * 17]}):
+            kind, said_of_it = said(json.encode, each)
+            assert kind == ("refused" if number >= len(STRICT + NEARLY) else "value"), said_of_it
+            assert said_of_it == said(json.encode_stdlib, each)[1]
+            if number < len(STRICT):
+                with monkeypatch.context() as patch:
+                    patch.setattr(json, "encode_stdlib", None)
+                    json.encode(each)  # is not checked twice
+
+
+def test_members_are_found_whatever_the_garbage_collector_shows() -> None:
+    """It shows the names of the first, too, and since 3.13 nothing of the second."""
+    names: dict[Any, Any] = {"a": 1, "b": 2, 3: 3}
+    del names[3]
+    for value, kind in ((1, "value"), (b"x", "refused")):
+        rows = [names, vars(Plainly(value, value))] * 20
+        assert said(json.encode, rows)[0] == kind
+
+
+def test_large_floats_are_written() -> None:
+    """Their sum is infinite."""
+    assert said(json.encode, [1e308] * 40) == ("value", [1e308] * 40)
+    assert said(json.encode, [1e308, -1e308, *[1e308] * 40, math.inf])[0] == "refused"
+
+
 def test_endless_values_are_refused() -> None:
     value: list[Any] = []
     value.append(value)
