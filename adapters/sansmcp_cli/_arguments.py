@@ -13,6 +13,9 @@ from sansmcp_local import load_json
 
 from ._output import UsageError
 
+_MAX_NAME = 100
+"""Characters of a name that are shown if it is one of many."""
+
 _PAIR = re.compile(r"([^={}\[\]\"\s]+)=(.*)", re.DOTALL)
 
 
@@ -49,4 +52,5 @@ def nearest(name: str, names: Sequence[str]) -> str:
     near = get_close_matches(name, names, 3)
     if near:
         return f"; did you mean {' or '.join(near)}?"
-    return f"; there are {', '.join(names[:20])}{' and more' if len(names) > 20 else ''}"
+    shown = ", ".join(name[:_MAX_NAME] for name in names[:20])
+    return f"; there are {shown}{' and more' if len(names) > 20 else ''}"

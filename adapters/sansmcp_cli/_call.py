@@ -8,14 +8,14 @@ from typing import Any
 
 import sansmcp
 from sansmcp.base_client import tool_params
-from sansmcp.codecs.json import as_object, is_array
+from sansmcp.codecs.json import as_object
 from sansmcp.events import Connected
 
 from ._adapters import Script, ScriptCall
 from ._arguments import json_arguments, nearest
 from ._display import show_json, show_result
 from ._output import Commands, UsageError
-from ._references import Schema, fields_of, resolved
+from ._references import Schema, fields_of, required_in, resolved
 from ._session import add_session, converse, offered, pages, prepared
 from ._target import USAGE
 from ._values import convert_words, describe
@@ -106,16 +106,11 @@ def _typed_arguments(
     for name in given:
         if name not in fields and others is False:
             raise UsageError(f"{tool} takes no {name!r}{_signature(tool, fields, schema)}")
-    missing = [name for name in _required(schema) if name not in given]
+    missing = [name for name in required_in(schema) if name not in given]
     if missing:
         raise UsageError(f"{tool} needs {' and '.join(missing)}{_signature(tool, fields, schema)}")
     rest = resolved(others, schemas[tool] or {})
     return {name: _converted(name, texts, fields.get(name, rest)) for name, texts in given.items()}
-
-
-def _required(schema: Schema) -> list[str]:
-    names = schema.get("required")
-    return [name for name in names if isinstance(name, str)] if is_array(names) else []
 
 
 def _converted(name: str, texts: list[str], schema: Schema) -> Any:
@@ -129,7 +124,7 @@ def _signature(tool: str, fields: Mapping[str, Schema], schema: Schema) -> str:
     """Return the arguments of a tool for the end of an error, those in brackets are optional."""
     if not fields:
         return "; it takes no arguments"
-    required = _required(schema)
+    required = required_in(schema)
     words = [
         f"{name}={describe(field).replace(' | ', '|')}"
         if name in required

@@ -37,6 +37,9 @@ if TYPE_CHECKING:
 _MAX_DRAWN = 100_000
 """Characters of a text that rich draws. It takes a second for 300,000; more in tables."""
 
+_MAX_MESSAGE = 1000
+"""Characters of a message beside a progress bar, which is drawn ten times a second."""
+
 _LANGUAGE = re.compile(r"[\w+#.-]{0,20}")
 _LETTER = re.compile(r"[^\W_]|[^\x00-\x7f\s]")
 _LOOKS_LIKE_MARKDOWN = re.compile(
@@ -354,7 +357,7 @@ class ProgressDisplay:
             self._task,
             completed=report.progress,
             total=report.total,
-            description=escape_controls(report.message or ""),
+            description=escape_controls((report.message or "")[:_MAX_MESSAGE]),
             visible=True,
         )
         self._bar.start()  # without effect if it is shown already

@@ -8,7 +8,7 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 import sansmcp
-from sansmcp.codecs.json import as_object, is_array
+from sansmcp.codecs.json import as_object
 from sansmcp.codecs.jsonrpc import METHOD_NOT_FOUND
 from sansmcp.events import Connected
 from sansmcp_local import load_json
@@ -26,7 +26,7 @@ from ._display import (
     show_value,
 )
 from ._output import Commands, UsageError, print_line, write_bytes
-from ._references import fields_of
+from ._references import fields_of, required_in
 from ._session import add_session, converse, objects, offered, pages, prepared
 from ._target import USAGE
 from ._values import describe
@@ -162,8 +162,7 @@ def _row(kind: str, thing: Mapping[str, Any]) -> Row:
 
 def _arguments_of_tool(schema: Any) -> list[str]:
     fields, top = fields_of(schema)
-    required = top.get("required")
-    required = required if is_array(required) else []
+    required = required_in(top)
     return [
         _detail({**field, "name": name}, describe(field), name in required)
         for name, field in fields.items()

@@ -17,7 +17,7 @@ import sansmcp
 from sansmcp.codecs.json import as_object, is_array
 from sansmcp.types import escape_controls
 
-from ._references import Schema, fields_of
+from ._references import Schema, fields_of, required_in
 from ._values import (
     alternatives,
     choices_of,
@@ -87,8 +87,7 @@ def _host_of(url: str) -> str | None:
 def _ask_for_form(
     fields: Mapping[str, Schema], schema: Schema, head: str, server: str
 ) -> Interview:
-    required = schema.get("required")
-    required = required if is_array(required) else []
+    required = required_in(schema)
     show = (
         f"{head}\n(Enter takes what is in brackets, Ctrl-D cancels.)\n" if fields else f"{head}\n"
     )

@@ -20,6 +20,9 @@ from sansmcp_local import load_json
 
 from ._references import Schema
 
+_MOST_MEMBERS = 20_000
+"""Members and choices of all alternatives of a schema together."""
+
 _TRUE, _FALSE = ("true", "yes", "y"), ("false", "no", "n")
 _EMAIL = re.compile(r"[^@\s]+@[^@\s]+")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S+")
@@ -28,9 +31,12 @@ _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:\S+")
 def alternatives(schema: Schema) -> list[Schema]:
     """Return the schemas of which a value must fulfil one, as ``anyOf`` and ``oneOf`` list them.
 
-    Two lists within each other multiply, so only the first 200 are returned.
+    Two lists within each other multiply, so only the first 200 are returned, and fewer of a schema
+    with thousands of members or choices, which each of them has.
     """
-    return [*islice(_alternatives(schema), 200)]
+    choices = schema.get("enum")
+    weight = len(schema) + (len(choices) if is_array(choices) else 0)
+    return [*islice(_alternatives(schema), max(1, min(200, _MOST_MEMBERS // (weight or 1))))]
 
 
 def _alternatives(schema: Schema) -> Iterator[Schema]:

@@ -10,9 +10,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sansmcp_cli._arguments import nearest
 from sansmcp_cli._form import interview
 from sansmcp_cli._references import fields_of, resolved
-from sansmcp_cli._values import convert, convert_list, describe, is_list, text_of
+from sansmcp_cli._values import alternatives, convert, convert_list, describe, is_list, text_of
 
 COLOURS = {"oneOf": [{"const": "r", "title": "Red"}, {"const": 7}]}
 
@@ -272,3 +273,41 @@ def test_no_form_of_a_server_breaks_the_interview(
 @given(st.integers() | st.text() | st.booleans() | st.none())
 def test_what_is_shown_can_be_typed(value: object) -> None:
     assert convert(text_of(value), {"enum": [value]}) == value
+
+
+def test_the_work_for_a_document_is_bounded() -> None:
+    """200 parts for each of its fields were minutes for a list of tools of a few MB."""
+    searched = {"allOf": [{"$ref": "#nowhere"}] * 199}
+    properties: dict[str, Any] = {f"p{each}": searched for each in range(99)}
+    properties |= {"last": {"$ref": "#/properties/plain"}, "plain": {"type": "boolean"}}
+    fields, _ = fields_of({"d": [[{}] * 9000], "properties": properties})
+    assert fields["last"] == {}, "it takes any value"
+    few = {name: properties[name] for name in ("p0", "last", "plain")}
+    assert fields_of({"properties": few})[0]["last"] == {"type": "boolean"}
+
+    large: dict[str, Any] = {
+        "properties": {f"a{each}": {} for each in range(9000)},
+        "required": ["a1"] * 9000,
+    }
+    merged: dict[str, Any] = {"allOf": [{"$ref": "#/d"}, {"type": "object"}]}
+    document: dict[str, Any] = {
+        "d": large,
+        "properties": {f"p{each}": merged for each in range(99)},
+    }
+    fields, _ = fields_of(document)
+    assert fields["p0"]["required"] == ["a1"]
+    assert len(fields["p0"]["properties"]) == 9000
+    assert sum(len(each.get("properties", ())) for each in fields.values()) <= 100_000
+
+
+@pytest.mark.parametrize(
+    "schema", [{"enum": ["x"] * 9000}, {f"m{each}": 1 for each in range(9000)}]
+)
+def test_alternatives_of_a_large_schema_are_few(schema: dict[str, Any]) -> None:
+    found = alternatives({**schema, "anyOf": [{}] * 200})
+    assert 1 <= len(found) <= 3
+    assert len(alternatives({"anyOf": [{}] * 300})) == 200
+
+
+def test_names_that_are_long_are_not_shown_in_full() -> None:
+    assert len(nearest("name", ["x" * 100_000] * 30)) < 3000
