@@ -89,6 +89,7 @@ _ITEMS = {
 """By method: the member of its result that is a list."""
 
 _LOG_MESSAGE = "notifications/message"
+_PROGRESS, _PROGRESS_TOKEN = "notifications/progress", "progressToken"
 _SET_LEVEL = "logging/setLevel"
 _SUBSCRIBE, _UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"
 
@@ -257,6 +258,8 @@ class _Pairing:
     """The last progress that was reported."""
     asked: dict[RequestId, int] = attrs.field(factory=lambda: {})
     """The server requests that the client has got: upstream id, and what ``ask()`` returned."""
+    tokens: dict[RequestId, Any] = attrs.field(factory=lambda: {})
+    """By upstream id: the progress tokens of the server requests that the client has got."""
     wanted: dict[str, Request] = attrs.field(factory=lambda: {})
     """The open server requests, by the names of the input requests of 2026-07-28 for them."""
     due: float = math.inf
@@ -463,7 +466,7 @@ class Relay:
                 if pairing is not None:
                     self._forget(pairing, now)
                     self._give_up(pairing, reason, now)
-            case ClientNotified(_, notification) if notification.method != CANCEL_BY_KEY:
+            case ClientNotified(peer, notification) if self._may_pass(peer, notification):
                 try:
                     self._upstream.notify(notification.method, _given(notification.params), now=now)
                 except LocalProtocolError as error:
@@ -483,6 +486,22 @@ class Relay:
             case _:
                 pass
         return None
+
+    def _may_pass(self, peer: Peer, notification: Notification) -> bool:
+        """Return True if the upstream server may get a notification of a client.
+
+        A key is valid at one server only. Progress belongs to a question, and comes from the client
+        that was asked: that of another one would keep the question open, and mislead the server.
+        """
+        if notification.method != _PROGRESS:
+            return notification.method != CANCEL_BY_KEY
+        token = (notification.params or {}).get(_PROGRESS_TOKEN)
+        tokens = (
+            pairing.tokens[id]
+            for id, pairing in self._questions.items()
+            if pairing.call.peer is peer and id in pairing.tokens
+        )
+        return any(type(each) is type(token) and each == token for each in tokens)
 
     def relay_call(self, call: ServerCall, params: Params | None, *, now: float) -> None:
         """Relay a call of a client that was received, with other parameters if need be.
@@ -544,7 +563,7 @@ class Relay:
                 call.request.method,
                 params,
                 any_result=call.peer.revision.result_type,
-                wants_progress="progressToken" in meta_of(call.request),
+                wants_progress=_PROGRESS_TOKEN in meta_of(call.request),
                 capabilities=_without_tasks(call.peer.client_capabilities),
                 now=now,
             )
@@ -1018,6 +1037,9 @@ class Relay:
                 now=now,
             )
             self._questions[request.id] = pairing
+            meta = meta_of(request)
+            if _PROGRESS_TOKEN in meta:
+                pairing.tokens[request.id] = meta[_PROGRESS_TOKEN]
             return
         name = str(next(self._numbers))
         asked = InputRequired({name: InputRequest(request.method, request.params or {})})

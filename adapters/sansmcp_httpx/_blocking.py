@@ -51,6 +51,10 @@ class BlockingClient(sansmcp_local.ThreadClient):
 
     If a server sends the response of a call and fails to end the HTTP response after it, the call
     may return only when it would time out.
+
+    httpx limits the time of each read, and not that of a whole head. A hostile server that sends
+    its head a few bytes at a time, or interim responses without end, holds a method for longer than
+    its timeouts. The other adapters end such a request in time.
     """
 
     def __init__(

@@ -43,7 +43,7 @@ from sansmcp.process import StdoutData
 from sansmcp.reclaim import CANCEL as CANCEL_BY_KEY
 from sansmcp.reclaim import EXTENSION as KEY_OF_CALL
 from sansmcp.relay import Relay, ToolFilter, relay_app
-from sansmcp.server_call import ServerCall
+from sansmcp.server_call import Peer, ServerCall
 from sansmcp.tasks import EXTENSION
 
 from .bench import EVERYTHING, HTTP, OFFERED, STDIO, Bench, Leg
@@ -596,6 +596,42 @@ def test_notifications_of_the_client() -> None:
     bench.run()
     told = bench.take(bench.up.server_events, ClientNotified).notification
     assert told == Notification("com.example/told", {"a": 1})
+
+
+def test_progress_is_that_of_what_the_client_was_asked() -> None:
+    """Any other client of a shared session could keep a question open, and mislead the server."""
+    bench = Bench(OLD, OLD_HTTP)
+    call = begun(bench)
+    form: Any = {**FORM, "_meta": {"progressToken": 1}}
+    id = ask(bench, call, **form)
+    asked = question(bench)
+    ask(bench, call)
+    plain = question(bench)
+    assert (asked.params or {})["_meta"] == {"progressToken": 1}
+
+    relay = bench.relay
+    assert relay is not None
+
+    def report(token: Any, peer: Peer | None = None) -> int:
+        params = {"progressToken": token, "progress": 0.5}
+        if peer is None:
+            bench.client.notify("notifications/progress", params, now=bench.now)
+        else:
+            event = ClientNotified(peer, Notification("notifications/progress", params))
+            assert relay.receive_server_event(event, now=bench.now) is None
+        bench.run()
+        return len(bench.take_all(bench.up.server_events, ClientNotified))
+
+    assert report(1) == 1
+    assert [report(token) for token in (2, "1", True, None, 1.0)] == [0] * 5
+    (another,) = bench.up.server.sessions
+    assert report(1, another) == 0
+    bench.client.respond(asked.id, {"action": "decline"}, now=bench.now)
+    bench.client.respond(plain.id, {"action": "decline"}, now=bench.now)
+    bench.run()
+    answers = bench.take_all(bench.up.server_events, ClientResponseReceived)
+    assert answers[0].request_id == id
+    assert report(1) == 0
 
 
 def test_nothing_can_be_asked_of_an_upstream_that_is_closed() -> None:
