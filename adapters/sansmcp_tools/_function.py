@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import typing
 from collections.abc import Callable, Mapping
+from types import FunctionType, NoneType
 from typing import Annotated, Any, cast
 
 import attrs
@@ -22,6 +24,7 @@ from ._schemas import (
     JsonSchema,
     Parameter,
     check_json,
+    is_plain,
     native,
     parameters_schema,
     resolved,
@@ -190,6 +193,8 @@ def _check_no_method(function: Callable[..., Any]) -> None:
 
 
 def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
+    if (found := _plain_hints(function)) is not None:
+        return found
     target = function if inspect.isroutine(function) else type(function).__call__
     try:
         return typing.get_type_hints(target, include_extras=True)
@@ -198,6 +203,23 @@ def _hints(function: Callable[..., Any], name: str) -> dict[str, Any]:
             f"The annotations of {name} cannot be read: {error}. Names in annotations must be "
             "defined in the module of the function"
         ) from error
+
+
+def _plain_hints(function: Callable[..., Any]) -> dict[str, Any] | None:
+    """Return the annotations of a function as ``get_type_hints()`` does, if all are plain types.
+
+    It would evaluate each part of each. Before 3.11 it makes a type optional whose default is None.
+    """
+    if not isinstance(function, FunctionType) or hasattr(function, "__wrapped__"):
+        return None
+    if sys.version_info < (3, 11):
+        defaults = *(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values()
+        if any(default is None for default in defaults):
+            return None
+    found = function.__annotations__
+    if not all(map(is_plain, found.values())):
+        return None
+    return {name: NoneType if kind is None else kind for name, kind in found.items()}
 
 
 def _check_context(annotation: Any, function: Callable[..., Any], name: str) -> None:

@@ -57,7 +57,7 @@ class _AnyInstance(type):
 
 def native(annotation: Any) -> Any:
     """Return a type for msgspec: ``annotation``, or one that stands for it if it is pydantic's."""
-    if not _is_pydantic(annotation):
+    if is_plain(annotation) or not _is_pydantic(annotation):
         return annotation
     adapter = sys.modules["pydantic"].TypeAdapter(annotation)
     return _AnyInstance("pydantic", (), {"adapter": adapter})
@@ -170,7 +170,7 @@ def parameters_schema(
     Raises:
         LocalProtocolError: a type has no JSON schema.
     """
-    if not all(_is_plain(parameter.type) for parameter in parameters):
+    if not all(is_plain(parameter.type) for parameter in parameters):
         try:
             schema, _ = object_schema(struct, f"A parameter of {function}")
         except LocalProtocolError:
@@ -183,8 +183,11 @@ def parameters_schema(
     properties: dict[str, JsonSchema] = {}
     for parameter in parameters:
         described = {} if parameter.description is None else {"description": parameter.description}
-        what = f"The parameter {parameter.name} of {function}"
-        properties[parameter.name] = {**described, **_schema(parameter.type, what, "")[0]}
+        try:
+            schema = _plain_schema(parameter.type, repr(parameter.type))
+        except (TypeError, NotImplementedError, ValueError) as error:
+            raise without_schema(f"The parameter {parameter.name} of {function}", error) from error
+        properties[parameter.name] = {**described, **schema}
     return {
         "type": "object",
         "properties": properties,
@@ -193,12 +196,12 @@ def parameters_schema(
     }
 
 
-def _is_plain(type: Any) -> bool:
+def is_plain(type: Any) -> bool:
     """True for a type without classes of a program, and without words of its own."""
     if type is Any or type in _PLAIN:
         return True
     origin = get_origin(type)
-    return origin is Literal or (origin in _OF_PLAIN and all(map(_is_plain, get_args(type))))
+    return origin is Literal or (origin in _OF_PLAIN and all(map(is_plain, get_args(type))))
 
 
 def resolved(schema: JsonSchema, root: JsonSchema) -> JsonSchema:
@@ -210,7 +213,7 @@ def resolved(schema: JsonSchema, root: JsonSchema) -> JsonSchema:
 def _schema(type: Any, what: str, mode: str) -> tuple[JsonSchema, dict[str, JsonSchema]]:
     lifted: dict[str, JsonSchema] = {}
     try:
-        if _is_plain(type):
+        if is_plain(type):
             return _plain_schema(type, repr(type)), {}
         (schema,), definitions = msgspec.json.schema_components(
             (type,),
