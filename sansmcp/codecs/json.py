@@ -357,6 +357,8 @@ def is_array(value: Any) -> TypeGuard[list[Any]]:
 def _decode_fast(data: bytes, max_depth: int, max_values: int) -> Any:
     """Decode a document that breaks no rule; raise one of ``_DOUBTS`` if that is not certain."""
     size = len(data)
+    if size <= _SHORT:
+        return _decode_short(data, max_depth, max_values)
     is_text = is_for_jiter = False
     if size > _LONG:
         is_text, is_for_jiter = _is_text(data)
@@ -365,24 +367,41 @@ def _decode_fast(data: bytes, max_depth: int, max_values: int) -> Any:
         _check_values(data, max_values)
     if is_for_jiter:
         return _decode_with_jiter(data, max_depth)
-    if size <= _SHORT:
-        brackets = data.count(b"{") + data.count(b"[")
-    else:
-        brackets = _count(data, b"{", SAFE_DEPTH) + _count(data, b"[", SAFE_DEPTH)
-        if brackets > SAFE_DEPTH:
-            if _BACKSLASH in data:  # which makes it slow to find the brackets outside strings
-                return _decode_with_jiter(data, max_depth)
-            if not _nests_within(data, max_depth):
-                raise ValueError("nested too deep")
-            is_text = False
+    brackets = _count(data, b"{", SAFE_DEPTH) + _count(data, b"[", SAFE_DEPTH)
+    if brackets > SAFE_DEPTH:
+        if _BACKSLASH in data:  # which makes it slow to find the brackets outside strings
+            return _decode_with_jiter(data, max_depth)
+        if not _nests_within(data, max_depth):
+            raise ValueError("nested too deep")
+        is_text = False
     value = _read(data)
     # msgspec reads the last member of a name.
     if not ((is_text and _has_all_members(value, data, brackets)) or _has_all_names(value, data)):
         raise ValueError("perhaps a repeated name")
     if max_depth < brackets <= SAFE_DEPTH:
-        for _ in _levels(value, max_depth):
-            pass
+        _check_depth(value, max_depth)
     return value
+
+
+def _decode_short(data: bytes, max_depth: int, max_values: int) -> Any:
+    """Decode as :func:`_decode_fast` does, with the simplest checks. Brackets are few enough."""
+    if len(data) >= max_values:
+        _check_values(data, max_values)
+    value = _read(data)
+    again = _write(value)
+    if again != data and (
+        (_BACKSLASH in data and _ESCAPED_COLON in data) or again.count(b":") != data.count(b":")
+    ):
+        raise ValueError("perhaps a repeated name")
+    if data.count(b"{") + data.count(b"[") > max_depth:
+        _check_depth(value, max_depth)
+    return value
+
+
+def _check_depth(value: Any, max_depth: int) -> None:
+    """Raise ValueError if a decoded value nests deeper than ``max_depth``."""
+    for _ in _levels(value, max_depth):
+        pass
 
 
 def _has_all_members(value: Any, data: bytes, brackets: int) -> bool:

@@ -20,7 +20,7 @@ import attrs
 from ..errors import LocalProtocolError, RemoteProtocolError
 from ..limits import Limits
 from ..messages import ErrorResponse, Message, Notification, Request, RequestId, Response
-from ..types import assert_never
+from ..types import Value, assert_never
 from . import json
 
 INVALID_REQUEST = -32600
@@ -34,8 +34,8 @@ UNSUPPORTED_VERSION = -32022
 """Error codes that MCP defines. Source: 2026-07-28 basic: Error Codes."""
 
 
-@attrs.frozen
-class Batch:
+@attrs.frozen(eq=False, repr=False)
+class Batch(Value):
     """A JSON array of messages. An element that is not a message is the error to respond with."""
 
     items: tuple[Message | RemoteProtocolError, ...]
@@ -164,12 +164,11 @@ def encode_request(
     Raises:
         LocalProtocolError: a value is not JSON.
     """
-    head = b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":' % (
-        json.encode(id),
-        json.encode(method),
-    )
+    # One encoding of all that is not encoded yet; in a string, quotes would have backslashes.
+    message = {"jsonrpc": "2.0", "id": id, "method": method, "params": {"_meta": meta}}
+    head, _, rest = json.encode(message).partition(b',"params":{')
     separator = b"" if encoded_params == b"{}" else b","
-    return b'%b%b%b"_meta":%b}}' % (head, encoded_params[:-1], separator, json.encode(meta))
+    return b'%b,"params":%b%b%b' % (head, encoded_params[:-1], separator, rest)
 
 
 def check_call(method: object, params: object) -> None:

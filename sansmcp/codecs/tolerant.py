@@ -18,6 +18,7 @@ import attrs
 
 from ..errors import RemoteProtocolError
 from ..messages import Message, RequestId
+from ..types import Value
 from . import json, jsonrpc
 
 _MAX_TOKENS = 1_000_000
@@ -67,8 +68,8 @@ def _without_nulls(value: Any, names: tuple[str, ...]) -> dict[str, Any] | None:
     return {name: each for name, each in members.items() if each is not None or name not in names}
 
 
-@attrs.frozen
-class Glimpse:
+@attrs.frozen(eq=False, repr=False)
+class Glimpse(Value):
     """What can be seen of a message that cannot be decoded, as a whole or only its beginning."""
 
     id: RequestId | None
