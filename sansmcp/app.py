@@ -25,7 +25,7 @@ from .errors import (
 )
 from .messages import Request
 from .scopes import checked_scopes
-from .types import elide
+from .types import Value, elide
 
 Handler: TypeAlias = Callable[..., Any]
 """Takes the adapter's call object and returns the result.
@@ -93,8 +93,8 @@ _CAPABILITIES: Mapping[str, str] = {
 }
 
 
-@attrs.frozen(kw_only=True)
-class HandlerOptions:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class HandlerOptions(Value):
     """The options of a handler; see :meth:`App.handler`."""
 
     inline: bool | Callable[[Request], bool] = False

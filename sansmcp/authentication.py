@@ -15,6 +15,7 @@ import attrs
 
 from .errors import LocalProtocolError, check_delay, check_type
 from .http import RequestHead
+from .types import Value
 
 _BEARER = re.compile(rb"(?i:bearer) +([A-Za-z0-9._~+/-]{1,16384}=*)")
 """Longer tokens would not fit into the heads that web servers accept."""
@@ -58,8 +59,8 @@ def _check_expiry(access: Access, attribute: object, seconds: float | None) -> N
     check_delay(expires_in=seconds)
 
 
-@attrs.frozen(kw_only=True)
-class DpopProof:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class DpopProof(Value):
     """What a DPoP proof says whose signature ``authenticate`` has verified.
 
     The function has verified, too, that the proof is for the access token (``ath``), and made with
@@ -86,8 +87,8 @@ class DpopProof:
     nonce: str | None = attrs.field(default=None, repr=False)
 
 
-@attrs.frozen
-class Access:
+@attrs.frozen(eq=False, repr=False)
+class Access(Value):
     """The return value of ``authenticate`` for a request that may be served.
 
     Attributes:
@@ -110,8 +111,8 @@ class Access:
     proof: DpopProof | None = attrs.field(default=None, kw_only=True)
 
 
-@attrs.frozen
-class Refusal:
+@attrs.frozen(eq=False, repr=False)
+class Refusal(Value):
     """The return value of ``authenticate`` for a request that must not be served.
 
     Attributes:
@@ -138,8 +139,8 @@ class Refusal:
     retry_after: int | None = attrs.field(default=None, kw_only=True, validator=_is_delay)
 
 
-@attrs.frozen
-class PeerCredentials:
+@attrs.frozen(eq=False, repr=False)
+class PeerCredentials(Value):
     """The process at the other end of a Unix domain socket, as the kernel reports it.
 
     Attributes:
@@ -153,8 +154,8 @@ class PeerCredentials:
     gid: int
 
 
-@attrs.frozen(kw_only=True)
-class ConnectionInfo:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ConnectionInfo(Value):
     """The connection on which a request arrived.
 
     Attributes:

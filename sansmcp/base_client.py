@@ -20,7 +20,7 @@ from .events import Connected, ProgressReceived
 from .messages import Params, RequestId
 from .revisions import REVISIONS
 from .tasks import CANCEL, RESULT_TYPE
-from .types import Era, Unpack, elide, redact
+from .types import Era, Unpack, Value, elide, redact
 
 Result = TypeVar("Result")
 Done = TypeVar("Done")
@@ -47,8 +47,8 @@ class CallSettings(TypedDict, total=False):
     meta: Mapping[str, Any] | None
 
 
-@attrs.frozen
-class OriginatingCall:
+@attrs.frozen(eq=False, repr=False)
+class OriginatingCall(Value):
     """The call of this client to which a server request belongs."""
 
     handle: int
@@ -58,8 +58,8 @@ class OriginatingCall:
     """The parameters that the application gave; empty if there were none."""
 
 
-@attrs.frozen
-class ServerRequest:
+@attrs.frozen(eq=False, repr=False)
+class ServerRequest(Value):
     """A server request, such as ``elicitation/create``: the argument of a request handler.
 
     The handler returns the result, a JSON object, or raises JsonRpcError.

@@ -17,32 +17,32 @@ from .credentials import CredentialsKey
 from .http import RequestHead, ResponseHead
 from .rates import RateLimit
 from .store import Entry, StreamKey
-from .types import Drivable, elide, hide_arguments, hide_secrets, redact
+from .types import Drivable, Shown, Value, elide, hide_arguments, hide_secrets, redact
 
 # Of one server exchange: parts of its HTTP response.
 
 
-@attrs.frozen
-class SendHead:
+@attrs.frozen(eq=False, repr=False)
+class SendHead(Value):
     """Begin the response."""
 
     head: ResponseHead
 
 
-@attrs.frozen
-class SendBody:
+@attrs.frozen(eq=False, repr=False)
+class SendBody(Value):
     """Send a piece of the response body."""
 
     data: bytes = attrs.field(repr=elide)
 
 
-@attrs.frozen
-class SendEnd:
+@attrs.frozen(eq=False, repr=False)
+class SendEnd(Value):
     """End the response as complete. With chunked coding this sends the last chunk."""
 
 
-@attrs.frozen
-class Abort:
+@attrs.frozen(eq=False, repr=False)
+class Abort(Value):
     """Close the connection at once: the response cannot be completed."""
 
 
@@ -52,15 +52,15 @@ ExchangeEffect: TypeAlias = SendHead | SendBody | SendEnd | Abort
 # Of the server as a whole.
 
 
-@attrs.frozen
-class Wake:
+@attrs.frozen(eq=False, repr=False)
+class Wake(Value):
     """Call ``exchange.driver.wake()``: the exchange, or the pipe of stdio, has effects to pull."""
 
     exchange: Drivable
 
 
-@attrs.frozen(eq=False)
-class Authenticate:
+@attrs.frozen(eq=False, repr=False)
+class Authenticate(Shown):
     """Authenticate the HTTP request ``head``, then report the outcome once.
 
     * ``server.authenticated(effect, outcome, now=...)``: an :class:`~sansmcp.Access`, or the
@@ -75,8 +75,8 @@ class Authenticate:
     head: RequestHead
 
 
-@attrs.frozen(kw_only=True, eq=False)
-class StoreAppend:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class StoreAppend(Shown):
     """Append ``entries`` to the log ``stream``: all of them, or none.
 
     Create the log if it does not exist. If it exists and ``entries[0].seq`` is not its next number,
@@ -99,8 +99,8 @@ class StoreAppend:
     token: str
 
 
-@attrs.frozen(kw_only=True, eq=False)
-class StoreRead:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class StoreRead(Shown):
     """Read the entries of the log ``stream`` that follow number ``after``.
 
     Read at most ``limit`` entries and ``max_bytes`` bytes of data; the first entry may be larger.
@@ -117,8 +117,8 @@ class StoreRead:
     max_bytes: int
 
 
-@attrs.frozen(kw_only=True)
-class StoreDrop:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class StoreDrop(Value):
     """Delete all logs of a session.
 
     Then report ``server.drop_completed(effect, now=...)``, or ``server.store_failed()``.
@@ -128,8 +128,8 @@ class StoreDrop:
     session: str = attrs.field(repr=redact)
 
 
-@attrs.frozen(kw_only=True, eq=False)
-class StoreTake:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class StoreTake(Shown):
     """Take tokens from a bucket that all instances share, for requests that wait for the answer.
 
     Perform this with ``take()`` of a :class:`~sansmcp.RateStore`, and report
@@ -151,8 +151,8 @@ class StoreTake:
 StoreEffect: TypeAlias = StoreAppend | StoreRead | StoreDrop | StoreTake
 
 
-@attrs.frozen
-class StoreWatch:
+@attrs.frozen(eq=False, repr=False)
+class StoreWatch(Value):
     """Call ``server.store_changed(stream, now=...)`` when the log ``stream`` may have changed.
 
     A log changes by an append and by a drop of its session.
@@ -165,8 +165,8 @@ class StoreWatch:
     stream: StreamKey
 
 
-@attrs.frozen
-class StoreUnwatch:
+@attrs.frozen(eq=False, repr=False)
+class StoreUnwatch(Value):
     """End the watch of a log."""
 
     stream: StreamKey
@@ -178,8 +178,8 @@ ServerEffect: TypeAlias = Wake | Authenticate | StoreEffect | StoreWatch | Store
 # Of a connection: bytes instead of message parts.
 
 
-@attrs.frozen
-class SendBytes:
+@attrs.frozen(eq=False, repr=False)
+class SendBytes(Value):
     """Send these bytes.
 
     If that fails, or the peer accepts no byte for ``limits.send_timeout`` seconds, call
@@ -189,8 +189,8 @@ class SendBytes:
     data: bytes = attrs.field(repr=elide)
 
 
-@attrs.frozen
-class CloseConnection:
+@attrs.frozen(eq=False, repr=False)
+class CloseConnection(Value):
     """Close the connection. No effect follows."""
 
 
@@ -200,8 +200,8 @@ ConnectionEffect: TypeAlias = SendBytes | CloseConnection
 # Of a client.
 
 
-@attrs.frozen(kw_only=True)
-class OpenExchange:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class OpenExchange(Value):
     """Make an HTTP request.
 
     Feed the parts of its response to ``client.receive_part(exchange, part, now=...)``. If the
@@ -224,8 +224,8 @@ class OpenExchange:
     address_policy: AddressPolicy | None = None
 
 
-@attrs.frozen(kw_only=True)
-class AbortExchange:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class AbortExchange(Value):
     """Abort an exchange: the client needs no more of its response.
 
     Report nothing. Parts that still arrive may be fed or discarded.
@@ -237,8 +237,8 @@ class AbortExchange:
 # Of a client whose server is a process.
 
 
-@attrs.frozen
-class StartProcess:
+@attrs.frozen(eq=False, repr=False)
+class StartProcess(Value):
     """Start the server process as the leader of a new process group.
 
     Feed these to ``client.receive_process_part(part, now=...)``: bytes of its standard output and
@@ -248,8 +248,8 @@ class StartProcess:
     command: tuple[str, ...] = attrs.field(repr=lambda command: repr(hide_arguments(command)))
 
 
-@attrs.frozen
-class WriteStdin:
+@attrs.frozen(eq=False, repr=False)
+class WriteStdin(Value):
     """Write to the standard input of the process. Report its exit, and no failure to write.
 
     The data may have several messages.
@@ -258,18 +258,18 @@ class WriteStdin:
     data: bytes = attrs.field(repr=elide)
 
 
-@attrs.frozen
-class CloseStdin:
+@attrs.frozen(eq=False, repr=False)
+class CloseStdin(Value):
     """Close the standard input of the process, after everything queued has been written."""
 
 
-@attrs.frozen
-class TerminateProcess:
+@attrs.frozen(eq=False, repr=False)
+class TerminateProcess(Value):
     """Send SIGTERM to the process group."""
 
 
-@attrs.frozen
-class KillProcess:
+@attrs.frozen(eq=False, repr=False)
+class KillProcess(Value):
     """Send SIGKILL to the process group, also if its leader has exited already."""
 
 
@@ -281,15 +281,15 @@ ProcessEffect: TypeAlias = StartProcess | WriteStdin | CloseStdin | TerminatePro
 # now=...)`` if the driver cannot do it.
 
 
-@attrs.frozen(eq=False)
-class LoadCredentials:
+@attrs.frozen(eq=False, repr=False)
+class LoadCredentials(Shown):
     """Read a document of the storage. The result is the document, or None if there is none."""
 
     key: CredentialsKey
 
 
-@attrs.frozen(eq=False)
-class SaveCredentials:
+@attrs.frozen(eq=False, repr=False)
+class SaveCredentials(Shown):
     """Replace a document of the storage, as a whole. The result is None.
 
     The document has secrets; nobody but the user may be able to read it.
@@ -299,8 +299,8 @@ class SaveCredentials:
     document: str = attrs.field(repr=redact)
 
 
-@attrs.frozen(eq=False)
-class LockCredentials:
+@attrs.frozen(eq=False, repr=False)
+class LockCredentials(Shown):
     """Lock a document against other clients and processes, without waiting.
 
     The result is True, or False if another one has the lock. If this process ends, that must end
@@ -310,22 +310,22 @@ class LockCredentials:
     key: CredentialsKey
 
 
-@attrs.frozen(eq=False)
-class UnlockCredentials:
+@attrs.frozen(eq=False, repr=False)
+class UnlockCredentials(Shown):
     """Release the lock of a document. There is no completion."""
 
     key: CredentialsKey
 
 
-@attrs.frozen(eq=False)
-class MakeKey:
+@attrs.frozen(eq=False, repr=False)
+class MakeKey(Shown):
     """Make a private key for ``algorithm``. The result is its JWK, a dict."""
 
     algorithm: str
 
 
-@attrs.frozen(eq=False)
-class SignJwt:
+@attrs.frozen(eq=False, repr=False)
+class SignJwt(Shown):
     """Sign a JWT. The result is the JWT in its compact form.
 
     Attributes:

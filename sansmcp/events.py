@@ -14,7 +14,7 @@ import attrs
 from .errors import CallError, JsonRpcError, RemoteProtocolError
 from .messages import ErrorResponse, Message, Notification, Request, RequestId, Response
 from .server_call import ListenRequest, Peer, ServerCall, Session
-from .types import elide, hide_secrets, redact
+from .types import Value, elide, hide_secrets, redact
 
 
 def _start(line: bytes) -> bytes:
@@ -24,31 +24,31 @@ def _start(line: bytes) -> bytes:
 # On the server
 
 
-@attrs.frozen
-class SessionOpened:
+@attrs.frozen(eq=False, repr=False)
+class SessionOpened(Value):
     """A client sent ``initialize``, and the server opened ``session`` for it."""
 
     session: Session
 
 
-@attrs.frozen
-class SessionClosed:
+@attrs.frozen(eq=False, repr=False)
+class SessionClosed(Value):
     """A session ended: the client deleted it, it was idle for too long, or the server stopped."""
 
     session: Session
     reason: str
 
 
-@attrs.frozen
-class ListenersChanged:
+@attrs.frozen(eq=False, repr=False)
+class ListenersChanged(Value):
     """A client of 2026-07-28 began or ended to listen for changes of resources.
 
     ``Server.listened_resources`` has the resources for which such clients listen now.
     """
 
 
-@attrs.frozen
-class ListenReceived:
+@attrs.frozen(eq=False, repr=False)
+class ListenReceived(Value):
     """A client of 2026-07-28 asks to be told of changes of resources.
 
     Reported only if the App has ``confirms_listeners``. Call ``acknowledge()`` of ``request``.
@@ -57,8 +57,8 @@ class ListenReceived:
     request: ListenRequest
 
 
-@attrs.frozen
-class CallReceived:
+@attrs.frozen(eq=False, repr=False)
+class CallReceived(Value):
     """A client sent a request. Respond to it once.
 
     Use ``respond()``, ``respond_error()`` or ``respond_exception()`` of ``call``.
@@ -67,8 +67,8 @@ class CallReceived:
     call: ServerCall
 
 
-@attrs.frozen
-class CallCancelled:
+@attrs.frozen(eq=False, repr=False)
+class CallCancelled(Value):
     """The client cancelled ``call`` or disconnected for good, or the server is stopping.
 
     Stop the handler. A response sent now is discarded, without an error.
@@ -82,16 +82,16 @@ class CallCancelled:
     reason: str
 
 
-@attrs.frozen
-class ClientNotified:
+@attrs.frozen(eq=False, repr=False)
+class ClientNotified(Value):
     """A client sent a notification that the library does not handle itself."""
 
     peer: Peer
     notification: Notification = attrs.field(repr=elide)
 
 
-@attrs.frozen
-class ClientResponseReceived:
+@attrs.frozen(eq=False, repr=False)
+class ClientResponseReceived(Value):
     """The server request ``request_id`` of a handler ended.
 
     Attributes:
@@ -120,16 +120,16 @@ class ClientResponseReceived:
                 raise error
 
 
-@attrs.frozen
-class ResponseUndelivered:
+@attrs.frozen(eq=False, repr=False)
+class ResponseUndelivered(Value):
     """The client disconnected before the response to ``call``, and no store keeps it."""
 
     call: ServerCall
     reason: str
 
 
-@attrs.frozen
-class StoreFailed:
+@attrs.frozen(eq=False, repr=False)
+class StoreFailed(Value):
     """A store effect failed.
 
     Attributes:
@@ -145,8 +145,8 @@ class StoreFailed:
     again: bool = attrs.field(default=False, eq=False)
 
 
-@attrs.frozen
-class ClocksDiffer:
+@attrs.frozen(eq=False, repr=False)
+class ClocksDiffer(Value):
     """The clock of another instance on the same store differs by more than a few seconds.
 
     Task times and other times in the store are those of the instance that wrote them. An instance
@@ -159,8 +159,8 @@ class ClocksDiffer:
     seconds: float
 
 
-@attrs.frozen
-class AccessExpired:
+@attrs.frozen(eq=False, repr=False)
+class AccessExpired(Value):
     """The credentials with which ``principal`` had opened an event stream expired.
 
     The server ended the stream, and the client needs new credentials to open another one. A stream
@@ -170,15 +170,15 @@ class AccessExpired:
     principal: str
 
 
-@attrs.frozen
-class RefusalSent:
+@attrs.frozen(eq=False, repr=False)
+class RefusalSent(Value):
     """The server refused a request; the peer got the same ``error``."""
 
     error: RemoteProtocolError
 
 
-@attrs.frozen
-class InvalidLine:
+@attrs.frozen(eq=False, repr=False)
+class InvalidLine(Value):
     """A line of stdio was not a message: a program printed there, or the encoding is broken.
 
     The session continues.
@@ -213,8 +213,8 @@ ServerEvent: TypeAlias = (
 # On the client
 
 
-@attrs.frozen(kw_only=True)
-class Connected:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Connected(Value):
     """The client opened the session, or found a server that needs none; calls are sent from now on.
 
     Attributes:
@@ -232,15 +232,15 @@ class Connected:
     instructions: str | None = attrs.field(default=None, repr=elide)
 
 
-@attrs.frozen
-class Closed:
+@attrs.frozen(eq=False, repr=False)
+class Closed(Value):
     """The client closed. ``error`` is the reason, or None after ``close()``. The last event."""
 
     error: CallError | None
 
 
-@attrs.frozen
-class CallCompleted:
+@attrs.frozen(eq=False, repr=False)
+class CallCompleted(Value):
     """The server sent the result of a call."""
 
     call: int
@@ -248,16 +248,16 @@ class CallCompleted:
     result: Any = attrs.field(repr=elide)
 
 
-@attrs.frozen
-class CallFailed:
+@attrs.frozen(eq=False, repr=False)
+class CallFailed(Value):
     """A call ended without a result. Raise ``error`` in the code that waits for it."""
 
     call: int
     error: CallError
 
 
-@attrs.frozen(kw_only=True)
-class ProgressReceived:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ProgressReceived(Value):
     """The server reported progress of a call.
 
     ``progress`` increases with every report. It starts again if the client repeats the request.
@@ -269,8 +269,8 @@ class ProgressReceived:
     message: str | None = None
 
 
-@attrs.frozen(kw_only=True)
-class TaskUpdated:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class TaskUpdated(Value):
     """The server runs a call as a task, which has a new status, message or input request.
 
     Store ``task_id`` if the call must survive the end of this program: another client can attach to
@@ -295,16 +295,16 @@ class TaskUpdated:
     unanswered: tuple[str, ...] = ()
 
 
-@attrs.frozen
-class ServerNotified:
+@attrs.frozen(eq=False, repr=False)
+class ServerNotified(Value):
     """The server sent a notification, on the stream of ``call`` or, if that is None, on another."""
 
     call: int | None
     notification: Notification = attrs.field(repr=elide)
 
 
-@attrs.frozen
-class ServerRequestReceived:
+@attrs.frozen(eq=False, repr=False)
+class ServerRequestReceived(Value):
     """The server sent a request.
 
     Respond to it once with ``Client.respond()``, ``respond_exception()`` or
@@ -319,8 +319,8 @@ class ServerRequestReceived:
     request: Request = attrs.field(repr=elide)
 
 
-@attrs.frozen
-class ServerRequestCancelled:
+@attrs.frozen(eq=False, repr=False)
+class ServerRequestCancelled(Value):
     """The server cancelled its request, or the call or session to which it belongs has ended.
 
     Do not respond to it: a restarted server might use the same id for another request.
@@ -330,8 +330,8 @@ class ServerRequestCancelled:
     reason: str
 
 
-@attrs.frozen(kw_only=True)
-class Reconnecting:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Reconnecting(Value):
     """A connection or a stream ended, and the client reconnects after ``delay`` seconds.
 
     A stream broke, the server closed it so that the client polls, the opening failed and is
@@ -349,8 +349,8 @@ class Reconnecting:
     reason: str
 
 
-@attrs.frozen
-class AuthorizationNeeded:
+@attrs.frozen(eq=False, repr=False)
+class AuthorizationNeeded(Value):
     """A person must log in: open ``url`` in a browser.
 
     When the browser is sent to the redirect URI, pass that URL to ``client.redirected()``. If the
@@ -361,15 +361,15 @@ class AuthorizationNeeded:
     url: str = attrs.field(repr=lambda url: repr(hide_secrets(url)))
 
 
-@attrs.frozen
-class StandaloneStreamClosed:
+@attrs.frozen(eq=False, repr=False)
+class StandaloneStreamClosed(Value):
     """The server offers no standalone stream, or it ended. The session and its calls continue."""
 
     reason: str
 
 
-@attrs.frozen
-class SessionExpired:
+@attrs.frozen(eq=False, repr=False)
+class SessionExpired(Value):
     """The server discarded the session or changed its versions; the client opens a new session.
 
     ``failed``: the calls that this ended. The client repeats the others.
@@ -378,31 +378,31 @@ class SessionExpired:
     failed: tuple[int, ...]
 
 
-@attrs.frozen
-class MessageUndelivered:
+@attrs.frozen(eq=False, repr=False)
+class MessageUndelivered(Value):
     """A notification or response, or ``tasks/cancel``, did not reach the server."""
 
     message: Message = attrs.field(repr=elide)
     reason: str
 
 
-@attrs.frozen
-class ToolRejected:
+@attrs.frozen(eq=False, repr=False)
+class ToolRejected(Value):
     """The client left a tool out of a list: its ``x-mcp-header`` definitions are invalid."""
 
     name: str
     reason: str
 
 
-@attrs.frozen
-class StderrLine:
+@attrs.frozen(eq=False, repr=False)
+class StderrLine(Value):
     """The server process wrote a line to its standard error."""
 
     line: str = attrs.field(repr=elide)
 
 
-@attrs.frozen
-class ProtocolViolation:
+@attrs.frozen(eq=False, repr=False)
+class ProtocolViolation(Value):
     """The server broke the protocol; no call ended because of it."""
 
     error: RemoteProtocolError

@@ -18,7 +18,7 @@ import attrs
 
 from .codecs.headers import Headers, by_name
 from .errors import LocalProtocolError
-from .types import FastEnum, elide, hide_credentials, hide_secrets
+from .types import FastEnum, Value, elide, hide_credentials, hide_secrets
 
 _HARMLESS_HEADERS = frozenset(
     (
@@ -66,8 +66,8 @@ def _show_target(target: bytes) -> str:
     return repr(hide_secrets(target.decode("latin-1")).encode("latin-1"))
 
 
-@attrs.frozen(kw_only=True)
-class RequestHead:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class RequestHead(Value):
     """The head of an HTTP request.
 
     Its ``repr`` shows the names of all headers, the values of those that are known to be harmless,
@@ -146,8 +146,8 @@ class RequestHeaders(Mapping[str, str]):
         return tuple(value.decode("latin-1") for value in values)
 
 
-@attrs.frozen(kw_only=True)
-class ResponseHead:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ResponseHead(Value):
     """The head of an HTTP response.
 
     Its ``repr`` shows the values of those headers that are known to be harmless.
@@ -164,15 +164,15 @@ class ResponseHead:
     peer: str = ""
 
 
-@attrs.frozen
-class BodyData:
+@attrs.frozen(eq=False, repr=False)
+class BodyData(Value):
     """A piece of a body. Pieces can end anywhere."""
 
     data: bytes = attrs.field(repr=elide)
 
 
-@attrs.frozen
-class BodyEnd:
+@attrs.frozen(eq=False, repr=False)
+class BodyEnd(Value):
     """The body is complete."""
 
 
@@ -187,8 +187,8 @@ class Unsent(FastEnum):
     """Another attempt would fail in the same way, e.g. because the certificate is not trusted."""
 
 
-@attrs.frozen
-class ConnectionLost:
+@attrs.frozen(eq=False, repr=False)
+class ConnectionLost(Value):
     """The connection broke, was closed before the body was complete, or could not be opened.
 
     Attributes:

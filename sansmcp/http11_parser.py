@@ -12,6 +12,7 @@ import attrs
 
 from .errors import RemoteProtocolError
 from .http import RequestHead, ResponseHead
+from .types import Value
 
 _Head_co = TypeVar("_Head_co", bound=RequestHead | ResponseHead, covariant=True)
 
@@ -37,8 +38,8 @@ class HeadParser(Protocol[_Head_co]):
         ...
 
 
-@attrs.frozen
-class Http11Parser:
+@attrs.frozen(eq=False, repr=False)
+class Http11Parser(Value):
     """A parser of HTTP/1.1 heads: the value of the setting ``http11``."""
 
     read_request_head: HeadParser[RequestHead]

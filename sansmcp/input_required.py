@@ -34,6 +34,7 @@ from .errors import (
     check_type,
 )
 from .messages import ErrorResponse, Params, Response
+from .types import Value
 
 INPUT_RESPONSES = "inputResponses"
 REQUEST_STATE = "requestState"
@@ -41,8 +42,8 @@ ROUND_PARAMS = (INPUT_RESPONSES, REQUEST_STATE)
 """Parameters that belong to a round, and not to the request."""
 
 
-@attrs.frozen
-class InputRequest:
+@attrs.frozen(eq=False, repr=False)
+class InputRequest(Value):
     """An input request: ``elicitation/create``, ``sampling/createMessage`` or ``roots/list``.
 
     Raises:
@@ -56,8 +57,8 @@ class InputRequest:
         check_call(self.method, self.params)
 
 
-@attrs.frozen
-class InputRequired:
+@attrs.frozen(eq=False, repr=False)
+class InputRequired(Value):
     """The return value of a handler that needs input before it can continue.
 
     Attributes:
@@ -102,8 +103,8 @@ class InputResponses(Mapping[str, Any]):
         return len(self._responses)
 
 
-@attrs.frozen
-class HandlerInput:
+@attrs.frozen(eq=False, repr=False)
+class HandlerInput(Value):
     """The input of a round: what a call of the handler gets beside the request."""
 
     input_responses: Mapping[str, Any] = MappingProxyType({})
@@ -120,8 +121,8 @@ def _is_key(key: object) -> bool:
     return isinstance(key, bytes) and len(key) >= 16
 
 
-@attrs.frozen(kw_only=True)
-class StateSigner:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class StateSigner(Value):
     """Signs the state that travels with the client, so that no client can change it.
 
     The signature binds the state to the principal and to the request (method and parameters), and

@@ -12,10 +12,11 @@ import math
 import attrs
 
 from .errors import LocalProtocolError, check_type
+from .types import Value
 
 
-@attrs.frozen(kw_only=True)
-class Limits:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Limits(Value):
     """The bounds of a client or server: bytes, seconds and counts, all above zero.
 
     Bytes and counts are integers. Seconds can be ``math.inf``, which means no limit.

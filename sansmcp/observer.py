@@ -18,6 +18,7 @@ from .http import RequestPart, ResponsePart
 from .messages import ErrorResponse, Params
 from .process import ProcessPart
 from .server_call import ServerCall
+from .types import Value
 
 
 class Observer:
@@ -79,8 +80,8 @@ class Observer:
         """
 
 
-@attrs.frozen
-class _Both(Observer):
+@attrs.frozen(eq=False, repr=False)
+class _Both(Observer, Value):
     """Two observers of one machine."""
 
     first: Observer

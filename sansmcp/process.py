@@ -10,35 +10,35 @@ from typing import TypeAlias
 
 import attrs
 
-from .types import elide
+from .types import Value, elide
 
 
-@attrs.frozen
-class StdoutData:
+@attrs.frozen(eq=False, repr=False)
+class StdoutData(Value):
     """Bytes of the process's standard output."""
 
     data: bytes = attrs.field(repr=elide)
 
 
-@attrs.frozen
-class StdoutClosed:
+@attrs.frozen(eq=False, repr=False)
+class StdoutClosed(Value):
     """The process has closed its standard output."""
 
 
-@attrs.frozen
-class StderrData:
+@attrs.frozen(eq=False, repr=False)
+class StderrData(Value):
     """Bytes of the process's standard error."""
 
     data: bytes = attrs.field(repr=elide)
 
 
-@attrs.frozen
-class StderrClosed:
+@attrs.frozen(eq=False, repr=False)
+class StderrClosed(Value):
     """The process has closed its standard error."""
 
 
-@attrs.frozen
-class ProcessExited:
+@attrs.frozen(eq=False, repr=False)
+class ProcessExited(Value):
     """The process has ended.
 
     ``status``: its exit status; the negative number of the signal that ended it.
@@ -47,8 +47,8 @@ class ProcessExited:
     status: int
 
 
-@attrs.frozen
-class ProcessStartFailed:
+@attrs.frozen(eq=False, repr=False)
+class ProcessStartFailed(Value):
     """The process could not be started. ``reason`` is a text for the user."""
 
     reason: str

@@ -16,13 +16,14 @@ from typing import Protocol, runtime_checkable
 import attrs
 
 from .errors import LocalProtocolError, check_type
+from .types import Value
 
 _ROUNDING = 1e-6
 """Seconds. A client that waits as long as it was told must not be refused by a rounding error."""
 
 
-@attrs.frozen
-class RateLimit:
+@attrs.frozen(eq=False, repr=False)
+class RateLimit(Value):
     """How many requests a client may send: ``per_second`` on average, and ``burst`` at once.
 
     Attributes:

@@ -20,7 +20,7 @@ from typing import Protocol, runtime_checkable
 
 import attrs
 
-from .types import elide, redact
+from .types import Value, elide, redact
 
 
 @attrs.frozen(cache_hash=True)
@@ -95,8 +95,8 @@ class Entry:
         return self.kind in (EntryKind.TURN, EntryKind.INPUT_REQUIRED)
 
 
-@attrs.frozen
-class Page:
+@attrs.frozen(eq=False, repr=False)
+class Page(Value):
     """A piece of a log.
 
     Attributes:

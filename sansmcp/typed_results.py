@@ -11,7 +11,7 @@ from .codecs import json
 from .codecs.conversion import NotConvertible, convert
 from .errors import InvalidResponse, RemoteProtocolError, ToolFailed
 from .messages import Params
-from .types import elide
+from .types import Value, elide
 
 CALL_TOOL = "tools/call"
 
@@ -105,8 +105,8 @@ def _text_of(result: dict[str, Any]) -> str:
     return " ".join(texts)[:_MAX_TEXT]
 
 
-@attrs.frozen
-class Listing:
+@attrs.frozen(eq=False, repr=False)
+class Listing(Value):
     """A list of a server.
 
     Attributes:

@@ -17,7 +17,7 @@ import sansmcp
 from sansmcp.client.options import command_of
 from sansmcp.errors import check_settings, check_type
 from sansmcp.http11.proxy import Proxies
-from sansmcp.types import STDIO, STDIO_V2, Unpack, hide_credentials
+from sansmcp.types import STDIO, STDIO_V2, Unpack, Value, hide_credentials
 
 from ._http2 import pipe_client
 from ._log import with_debug_log
@@ -52,8 +52,8 @@ def _check_transport(options: object, attribute: object, transport: object) -> N
         )
 
 
-@attrs.frozen(kw_only=True)
-class ConnectOptions:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ConnectOptions(Value):
     """Settings of ``connect()`` in adapters that do the I/O, beside :class:`sansmcp.ClientOptions`.
 
     Attributes:
@@ -91,8 +91,8 @@ class ConnectOptions:
     )
 
 
-@attrs.frozen
-class ClientParts:
+@attrs.frozen(eq=False, repr=False)
+class ClientParts(Value):
     """The machine of a client, and what its adapter needs to connect."""
 
     core: sansmcp.Client

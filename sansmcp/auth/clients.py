@@ -14,7 +14,7 @@ import attrs
 
 from ..codecs import json
 from ..errors import LocalProtocolError
-from ..types import redact
+from ..types import Value, redact
 from .http import AuthRequest, AuthResponse, string_in, strings_in
 from .urls import MAX_CHARS, is_loopback
 
@@ -36,8 +36,8 @@ def _known_method(client: OAuthClient, attribute: object, method: str | None) ->
         raise LocalProtocolError(f"auth_method must be one of {known}, got {method!r}")
 
 
-@attrs.frozen(kw_only=True)
-class OAuthClient:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class OAuthClient(Value):
     """A client as an authorization server knows it.
 
     Attributes:

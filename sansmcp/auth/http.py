@@ -15,7 +15,7 @@ from ..codecs import json
 from ..codecs.headers import Headers, get_all, single
 from ..errors import AuthorizationFailed, RemoteProtocolError
 from ..http import BodyData, BodyEnd, ConnectionLost, ResponseHead, ResponsePart
-from ..types import assert_never, elide, escape_controls, hide_secrets
+from ..types import Value, assert_never, elide, escape_controls, hide_secrets
 
 MAX_BODY_BYTES = 64 * 1024
 """The longest response of a flow. Metadata and token responses take a few thousand bytes."""
@@ -31,8 +31,8 @@ _MAX_TEXT = 300
 """The characters of a peer's text that an error shows."""
 
 
-@attrs.frozen(kw_only=True)
-class AuthRequest:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class AuthRequest(Value):
     """One HTTP request of a flow."""
 
     step: str
@@ -45,8 +45,8 @@ class AuthRequest:
     """What the request contains and errors must not show, should the response repeat it."""
 
 
-@attrs.frozen
-class AuthResponse:
+@attrs.frozen(eq=False, repr=False)
+class AuthResponse(Value):
     """The response to a request of a flow, complete."""
 
     request: AuthRequest

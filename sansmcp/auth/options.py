@@ -11,7 +11,7 @@ import attrs
 from ..credentials import CredentialStorage, MemoryCredentials
 from ..errors import LocalProtocolError, check_positive_seconds, check_type
 from ..scopes import parse_scope
-from ..types import redact
+from ..types import Shown, Value, redact
 from .clients import OAuthClient
 from .urls import is_client_metadata_url, is_redirect_uri, is_safe
 
@@ -46,16 +46,16 @@ ID_TOKEN = "urn:ietf:params:oauth:token-type:id_token"
 """The type of an OpenID Connect ID token, for :class:`IdentityAssertion`."""
 
 
-@attrs.frozen
-class ClientCredentials:
+@attrs.frozen(eq=False, repr=False)
+class ClientCredentials(Value):
     """A program that acts for itself; ``client`` of the settings has a secret or a key.
 
     Source: io.modelcontextprotocol/oauth-client-credentials; OAuth 2.1, 4.2.
     """
 
 
-@attrs.frozen(kw_only=True)
-class IdentityAssertion:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class IdentityAssertion(Value):
     """An employee whose company's identity provider decides (enterprise-managed authorization).
 
     ``client`` of the settings is the client of the MCP server's authorization server.
@@ -75,8 +75,8 @@ class IdentityAssertion:
     subject_token_type: str = ID_TOKEN
 
 
-@attrs.frozen
-class JwtAssertion:
+@attrs.frozen(eq=False, repr=False)
+class JwtAssertion(Value):
     """A program that the platform on which it runs vouches for (workload identity federation).
 
     Attributes:
@@ -111,8 +111,8 @@ def _hosts(given: Iterable[str]) -> frozenset[str]:
     return frozenset(host.lower() for host in given)
 
 
-@attrs.frozen(eq=False, kw_only=True)
-class Authorization:
+@attrs.frozen(eq=False, kw_only=True, repr=False)
+class Authorization(Shown):
     """How a client obtains authorization: the setting ``authorization``.
 
     With the defaults a person logs in, and the client registers itself with the authorization

@@ -23,7 +23,7 @@ from ..observer import Observer
 from ..revisions import REVISIONS, checked_versions, of_era
 from ..tasks import EXTENSION, RESULT_TYPE
 from ..trace import Tracer
-from ..types import HTTP_SSE, STREAMABLE_HTTP, Era
+from ..types import HTTP_SSE, STREAMABLE_HTTP, Era, Shown, Value
 
 URL_TRANSPORTS = (STREAMABLE_HTTP, HTTP_SSE)
 """The transports of a client for a URL, the newest first."""
@@ -81,8 +81,8 @@ class ClientSettings(TypedDict, total=False):
     authorization: Authorization | None
 
 
-@attrs.frozen(kw_only=True)
-class ReconnectPolicy:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class ReconnectPolicy(Value):
     """When a client reconnects, and when it stops trying: exponential backoff with jitter.
 
     Attempt n (from 1) starts ``retry + jitter * min(max_delay, initial_delay * 2 ** (n - 1))``
@@ -253,8 +253,8 @@ def _limits(given: Limits | None) -> Limits:
     return Limits() if given is None else given
 
 
-@attrs.frozen(eq=False, kw_only=True)
-class ClientOptions:
+@attrs.frozen(eq=False, kw_only=True, repr=False)
+class ClientOptions(Shown):
     """The settings of a client, checked. All have defaults.
 
     :class:`sansmcp.Client` takes them as keyword arguments, and so does ``connect()`` of an

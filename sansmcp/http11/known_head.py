@@ -15,6 +15,7 @@ import re
 import attrs
 
 from ..http import RequestHead
+from ..types import Value
 
 _MOST_BYTES = 1024
 """Larger heads are not kept: so much, and few objects, is what an idle connection costs more."""
@@ -31,8 +32,8 @@ _LINE = re.compile(
 """A line with such a value, which the next line does not continue."""
 
 
-@attrs.frozen
-class _Field:
+@attrs.frozen(eq=False, repr=False)
+class _Field(Value):
     """A value that may differ."""
 
     name: bytes
@@ -42,8 +43,8 @@ class _Field:
     """The bytes from its end to the next such value, or to the end of the head."""
 
 
-@attrs.frozen
-class KnownHead:
+@attrs.frozen(eq=False, repr=False)
+class KnownHead(Value):
     """A head that was parsed, and the bytes by which another one is known to say the same."""
 
     _head: RequestHead

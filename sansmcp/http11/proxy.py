@@ -27,7 +27,7 @@ from ..codecs.headers import get_all
 from ..codecs.http11_framing import encode_head
 from ..errors import LocalProtocolError, RemoteProtocolError
 from ..http import ResponseHead, Url
-from ..types import escape_controls, hide_credentials
+from ..types import Value, escape_controls, hide_credentials
 from .message_parser import ResponseParser
 
 PROXY_AUTHENTICATION_REQUIRED = 407
@@ -65,8 +65,8 @@ class ProxyRefused(OSError):
         self.is_permanent = is_permanent
 
 
-@attrs.frozen(kw_only=True)
-class Proxy:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Proxy(Value):
     """An HTTP proxy.
 
     Attributes:
@@ -183,8 +183,8 @@ class Proxy:
 _Network = IPv4Network | IPv6Network
 
 
-@attrs.frozen
-class DirectHost:
+@attrs.frozen(eq=False, repr=False)
+class DirectHost(Value):
     """An entry of ``NO_PROXY``: a name with those below it, or a network; and a port, 0 for all."""
 
     host: str | _Network
@@ -209,8 +209,8 @@ class DirectHost:
         return address is not None and ip_address(address) in self.host
 
 
-@attrs.frozen(kw_only=True)
-class Proxies:
+@attrs.frozen(kw_only=True, eq=False, repr=False)
+class Proxies(Value):
     """The proxies of a client, and the hosts that it reaches without one.
 
     Attributes:

@@ -370,7 +370,8 @@ def _lines(group: Group, name: str, known: set[str]) -> Iterator[str]:
     if group.module == "sansmcp.schema":  # the file that is made has the members
         yield f"class {where}"
         return
-    bases = ", ".join(str(base) for base in found.bases if not str(base).startswith("_"))
+    names = [str(base) for base in found.bases]
+    bases = ", ".join(each for each in names if not each.startswith("_") and each not in _INNER)
     yield f"class {where}({bases})" if bases else f"class {where}"
     members = found.all_members if group in USERS else found.members
     for each in sorted(members):
@@ -379,6 +380,10 @@ def _lines(group: Group, name: str, known: set[str]) -> Iterator[str]:
         is_said = home is not found and home is not None and home.path in known - _drivers()
         if (each[0] != "_" or each == "__init__") and is_used(name, each) and not is_said:
             yield from _member(f"{where}.{each}", _final(member))
+
+
+_INNER = {"Shown", "Value"}
+"""Base classes with the methods that attrs would generate."""
 
 
 @functools.cache

@@ -6,12 +6,16 @@ import json
 import re
 import sys
 import unicodedata
+from typing import Any
 
+import attrs
 import pytest
 
 from sansmcp import RequestHead, ResponseHead, Secret
 from sansmcp.effects import OpenExchange, StartProcess
 from sansmcp.types import (
+    Shown,
+    Value,
     elide,
     escape_controls,
     hide_arguments,
@@ -234,3 +238,60 @@ def test_the_selector_of_an_emoji_is_kept_once() -> None:
 @pytest.mark.parametrize("text", ["", "plain ä 漢 🙂", "שלום", "a\\b"])
 def test_other_text_stays_as_it_is(text: str) -> None:
     assert escape_controls(text) == text
+
+
+# Classes of attrs without generated methods
+
+
+def shown(text: str) -> str:
+    return f"<{text}>"
+
+
+@attrs.frozen(eq=False, repr=False)
+class Ours(Value):
+    a: int
+    b: str = attrs.field(default="b", repr=False)
+    c: str = attrs.field(default="c", repr=shown)
+    d: list[int] = attrs.field(factory=list[int], eq=False)
+
+
+@attrs.frozen(eq=False, repr=False)
+class MoreOurs(Ours):
+    e: int = 1
+
+
+def generated(kind: type[Ours]) -> type[Any]:
+    """A class with the same fields whose methods attrs has generated."""
+    fields = {
+        field.name: attrs.field(default=field.default, repr=field.repr, eq=field.eq)
+        for field in attrs.fields(kind)
+    }
+    return attrs.make_class(kind.__name__, fields, frozen=True)
+
+
+@pytest.mark.parametrize("kind", [Ours, MoreOurs])
+def test_methods_of_values_do_what_those_of_attrs_do(kind: Any) -> None:
+    other = generated(kind)
+    for values in ((1,), (1, "x"), (1, "b", "x"), (1, "b", "c", [1]), (2, "b", "c", [1])):
+        assert repr(kind(*values)) == repr(other(*values))
+        for more in ((1,), (1, "x"), (1, "b", "x"), (1, "b", "c", [2])):
+            is_equal = kind(*values) == kind(*more)
+            assert is_equal == (other(*values) == other(*more))
+            assert (kind(*values) != kind(*more)) == (not is_equal)
+            assert len({kind(*values), kind(*more)}) == 2 - is_equal
+
+
+def test_values_of_two_classes_are_not_equal() -> None:
+    assert Ours(1) != MoreOurs(1)
+    assert Ours(1).__eq__(1) is NotImplemented
+
+
+def test_a_class_that_is_shown_only_is_equal_to_itself() -> None:
+    @attrs.frozen(eq=False, repr=False)
+    class Other(Shown):
+        a: int
+
+    one, two = Other(1), Other(1)
+    assert repr(one) == repr(two) == "Other(a=1)"
+    assert one != two
+    assert len({one, two}) == 2
