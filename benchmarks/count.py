@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import ctypes
+import importlib
 import itertools
 import json
 import logging
@@ -280,7 +281,8 @@ def stdio_line(version: str) -> Row:
             made.append((protocol, wire))
             return wire
 
-        cast(Any, sansmcp_asyncio)._server.StdioTransport = transport  # noqa: SLF001
+        server = importlib.import_module("sansmcp_asyncio._server")
+        cast(Any, server).StdioTransport = transport
         await sansmcp_asyncio.serve(app("inline"), stdio=True).__aenter__()
         protocol, wire = made[0]
 

@@ -118,7 +118,9 @@ def decode(data: bytes, max_depth: int, max_values: int = UNBOUNDED) -> Any:
     """
     if _can_hurry:
         try:
-            return _decode_fast(data, max_depth, max_values)
+            if len(data) <= _SHORT:
+                return _decode_short(data, max_depth, max_values)
+            return _decode_long(data, max_depth, max_values)
         except _DOUBTS:
             pass  # decode_stdlib() reads it, or raises the error that names the broken rule
     return decode_stdlib(data, max_depth, max_values)
@@ -354,11 +356,9 @@ def is_array(value: Any) -> TypeGuard[list[Any]]:
     return isinstance(value, list)
 
 
-def _decode_fast(data: bytes, max_depth: int, max_values: int) -> Any:
+def _decode_long(data: bytes, max_depth: int, max_values: int) -> Any:
     """Decode a document that breaks no rule; raise one of ``_DOUBTS`` if that is not certain."""
     size = len(data)
-    if size <= _SHORT:
-        return _decode_short(data, max_depth, max_values)
     is_text = is_for_jiter = False
     if size > _LONG:
         is_text, is_for_jiter = _is_text(data)
@@ -384,8 +384,8 @@ def _decode_fast(data: bytes, max_depth: int, max_values: int) -> Any:
 
 
 def _decode_short(data: bytes, max_depth: int, max_values: int) -> Any:
-    """Decode as :func:`_decode_fast` does, with the simplest checks. Brackets are few enough."""
-    if len(data) >= max_values:
+    """Decode as :func:`_decode_long` does, with the simplest checks: brackets are few enough."""
+    if max_values <= _SHORT:
         _check_values(data, max_values)
     value = _read(data)
     again = _write(value)
