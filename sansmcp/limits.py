@@ -61,7 +61,8 @@ class Limits(Value):
 
     max_head_bytes: int = 64 * 1024
     """Request line, or status line, and all header lines together. nginx: 32 KiB, Node.js: 16 KiB,
-    h11: 16 KiB.
+    h11: 16 KiB. A server reads a larger one to its end, or to twice this size, so that the web page
+    that sent it may read the refusal.
     """
 
     max_headers: int = 100

@@ -26,10 +26,14 @@ _INTERIM = re.compile(rb"HTTP/1\.1 1(?!01)[0-9][0-9][ \r\n]")
 """Any interim response but 101 (Switching Protocols), which we never request."""
 _TLS_HANDSHAKE = 0x16
 """The first byte of a TLS connection. Source: RFC 8446, 5.1."""
+_FIELD = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):([\t -~\x80-\xff]*)")
 _SIZE = re.compile(rb"([0-9A-Fa-f]{1,16})[ \t]*(?:;[^\r\n]*)?\r\n")
 _TRAILER = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t -~\x80-\xff]*\r\n")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 """At most 18 digits, which no real body exceeds; int() raises ValueError for thousands of them."""
+
+_HEADS_TO_WAIT = 2
+"""A head that is too large is refused when it is complete, or has so many times the limit."""
 
 _MOST_MISSES = 8
 """After so many heads in a row that differ, e.g. by a trace, a connection keeps none any more."""
@@ -61,33 +65,32 @@ class _Buffer:
         self._searched = 0
         return taken
 
-    def take_head(self) -> bytes:
-        """Remove and return a head; b"" until it is complete."""
-        data = self._take_to(_END_OF_HEAD)
-        if data is None:
+    def take_head(self, *, is_waited_for: bool = False) -> bytes:
+        """Remove and return a head; b"" until it is complete.
+
+        Raises RemoteProtocolError if it is larger than the limit; with ``is_waited_for`` when it is
+        complete, or has twice that size.
+        """
+        end = self._end_of(_END_OF_HEAD)
+        most = _HEADS_TO_WAIT * self.limit if is_waited_for and not end else self.limit
+        if (end or len(self.waiting)) > most:
             raise head_too_large("The head is too large")
-        return data
+        return self.take(end) if end else b""
 
     def take_line(self) -> bytes:
         """Remove and return a line between the chunks of a body; b"" until it is complete."""
-        data = self._take_to(_END_OF_LINE)
-        if data is None:
+        end = self._end_of(_END_OF_LINE)
+        if (end or len(self.waiting)) > self.limit:
             raise malformed("a line between chunks that is too long")
-        return data
+        return self.take(end) if end else b""
 
-    def _take_to(self, mark: re.Pattern[bytes]) -> bytes | None:
-        """Remove and return all bytes to the end of a mark, which has at most three bytes.
-
-        Returns b"" until the mark arrives, and None if it does not end within the limit.
-        """
+    def _end_of(self, mark: re.Pattern[bytes]) -> int:
+        """Return where a mark ends, which has at most three bytes; 0 until it arrives."""
         found = mark.search(self.waiting, self._searched)
-        end = len(self.waiting) if found is None else found.end()
-        if end > self.limit:
-            return None
         if found is not None:
-            return self.take(end)
-        self._searched = max(end - 2, 0)
-        return b""
+            return found.end()
+        self._searched = max(len(self.waiting) - 2, 0)
+        return 0
 
 
 class _Parser(abc.ABC, Generic[_Head]):
@@ -136,6 +139,8 @@ class RequestParser(_Parser[RequestHead]):
     """Bytes of the body of the last request; None if it comes in chunks."""
     _misses = 0
     """Heads in a row that were not repeated."""
+    _refused = b""
+    """The bytes of a whole head that was refused."""
 
     @property
     def waiting(self) -> int:
@@ -158,18 +163,41 @@ class RequestParser(_Parser[RequestHead]):
             return None
         if self._buffer.waiting[0] == _TLS_HANDSHAKE:  # it may never bring the end of a head
             raise malformed("TLS, at a server without TLS; write http:// instead of https://")
-        data = self._buffer.take_head()
+        # Browsers send their own lines after those of the page, so ``Origin`` may come after the
+        # limit, and without it the page cannot read why its request is refused.
+        data = self._buffer.take_head(is_waited_for=True)
         if not data:
             return None
-        head = self._repeated(data) or self._parsed(data)
-        lengths = head.values(b"content-length")
-        if codings := head.values(b"transfer-encoding"):
-            self._length = None
-            self._body = _read_coded(self._buffer, codings, lengths)
-        else:
-            self._length = _length(lengths[0]) if lengths else 0
-            self._body = _read_length(self._buffer, self._length)
+        try:
+            head = self._repeated(data) or self._parsed(data)
+            lengths = head.values(b"content-length")
+            if codings := head.values(b"transfer-encoding"):
+                self._length = None
+                self._body = _read_coded(self._buffer, codings, lengths)
+            else:
+                self._length = _length(lengths[0]) if lengths else 0
+                self._body = _read_length(self._buffer, self._length)
+        except RemoteProtocolError:
+            self._refused = data
+            raise
         return head
+
+    def readable_head(self) -> RequestHead:
+        """Return what can be read of a head that was refused, or that has not arrived in full.
+
+        It has the header lines that are complete and well-formed, and is for the refusal alone: a
+        request with such a head is not served.
+        """
+        arrived = self._refused or bytes(
+            self._buffer.waiting[: _HEADS_TO_WAIT * self._buffer.limit]
+        )
+        end = _END_OF_HEAD.search(arrived)
+        first, *lines = arrived[: end and end.end()].split(b"\n")[:-1] or [b""]
+        words = first.rstrip(b"\r").split(b" ")
+        method, target = words[:2] if len(words) == 3 else (b"", b"")
+        fields = (_FIELD.fullmatch(line.removesuffix(b"\r")) for line in lines)
+        headers = tuple((each[1].lower(), each[2].strip()) for each in fields if each is not None)
+        return RequestHead(method=method, target=target, headers=headers)
 
     def take_body(self) -> bytes | None:
         """Return the whole body, if it has arrived and its length is known; else None.

@@ -240,22 +240,35 @@ class ServerConnection:
         if not self._reader.is_repeated:  # else the writer and the other things are as they were
             self._writer = ResponseWriter.for_request(head, is_http_1_1=self._reader.is_http_1_1)
             if len(head.headers) > self._limits.max_headers:
-                self._refuse(head_too_large("The request has too many header lines"))
+                self._refuse(head_too_large("The request has too many header lines"), head)
                 return
             is_expected = b"100-continue" in map(bytes.lower, head.values(b"expect"))
             self._expects_continue = is_expected and self._reader.is_http_1_1
         self._must_send_continue = self._expects_continue
         if not head.target.startswith(b"/"):
-            head = _origin_form(head)
+            try:
+                head = _origin_form(head)
+            except RemoteProtocolError as error:
+                self._refuse(error, head)
+                return
         self.exchange.has_checked_head = self._is_checked and self._reader.is_repeated
         if self.principal:
             head = attrs.evolve(head, principal=self.principal)
         self._server.receive_part(self.exchange, head, now=now)
 
-    def _refuse(self, error: RemoteProtocolError) -> None:
-        """Refuse a request that the server has not seen in full, and read no more."""
+    def _refuse(self, error: RemoteProtocolError, head: RequestHead | None = None) -> None:
+        """Refuse a request that the server has not seen in full, and read no more.
+
+        ``head``: the head of the request, if the server has not seen it either. Otherwise what can
+        be read of it is used. Then the response cannot be written as one to the request before,
+        which may have been HEAD.
+        """
         self._is_refused = True
-        if not self.exchange.is_done:
+        if self.exchange.state is ExchangeState.HEAD:
+            head = head or self._reader.readable_head()
+            self._writer = ResponseWriter.for_request(head, is_http_1_1=True)
+            self._server.refuse(self.exchange, error, head=head, now=self._server.now)
+        elif not self.exchange.is_done:
             self._server.refuse(self.exchange, error, now=self._server.now)
 
     # Writing

@@ -372,19 +372,31 @@ class Server(StoreCompletions):
         else:
             self._dispatch_request(exchange, body)
 
-    def refuse(self, exchange: ServerExchange, error: RemoteProtocolError, *, now: float) -> None:
+    def refuse(
+        self,
+        exchange: ServerExchange,
+        error: RemoteProtocolError,
+        *,
+        head: RequestHead | None = None,
+        now: float,
+    ) -> None:
         """Refuse a request that the HTTP parser below found faulty.
 
         Args:
             exchange: the exchange of the request; its head may be missing.
             error: gives the status, the headers and the JSON-RPC error of the response.
+            head: if the head was not fed, what could be read of it. A browser shows a page the
+                refusal only if that names the origin of the page.
             now: the current time in seconds.
 
         Pull ``next_effect_of(exchange)`` afterwards: the refusal is sent like any HTTP response.
         """
         self._core.now = now
         if exchange.state is ExchangeState.HEAD:
-            exchange.begin(RequestHead(method=b"", target=b"", headers=()))
+            head = head or RequestHead(method=b"", target=b"", headers=())
+            self._begin(exchange, head)
+            if is_metadata_request(self._core.options.protected_resource, head):
+                exchange.common_headers = ANY_PAGE
         exchange.refuse(error)
 
     # Authentication
@@ -775,11 +787,14 @@ class Server(StoreCompletions):
 
     # The stages of a request
 
-    def _receive_head(self, exchange: ServerExchange, head: RequestHead) -> None:
+    def _begin(self, exchange: ServerExchange, head: RequestHead) -> None:
         exchange.begin(head)
         policy = self._endpoint.policy
         if policy.cors:
             exchange.common_headers = response_headers(policy, head)
+
+    def _receive_head(self, exchange: ServerExchange, head: RequestHead) -> None:
+        self._begin(exchange, head)
         resource = self._core.options.protected_resource
         if not exchange.has_checked_head and self._is_for_all(exchange, head):
             return

@@ -39,6 +39,7 @@ def main(kind: str, port: int, origin: str) -> None:
             resource=f"http://{HOST}:{port}/mcp", authorization_servers=(ISSUER,)
         ),
         "resumable": True,
+        "limits": sansmcp.Limits(max_headers=40),
     }
 
     async def on_asyncio() -> None:

@@ -174,7 +174,20 @@ def test_heads_that_come_with_the_body_before_are_bounded() -> None:
     harness = ConnectionHarness(limits=Limits(max_head_bytes=1000))
     before = post(INITIALIZE)
     harness.feed(before[:-5]).feed(before[-5:] + b"GET /mcp HTTP/1.1\r\nx: " + b"y" * 1000)
+    assert [answer.status for answer in harness.answers("POST", "GET")] == [200]
+    harness.feed(b"\r\n\r\n")
     assert [answer.status for answer in harness.answers("POST", "GET")] == [200, 431]
+
+
+@pytest.mark.parametrize("size", [1, 999, None])
+def test_a_head_without_an_end_is_bounded(size: int | None) -> None:
+    """It is waited for, as browsers send the name of the page last, but not for long."""
+    harness = ConnectionHarness(limits=Limits(max_head_bytes=1000))
+    start = b"GET /mcp HTTP/1.1\r\nhost: localhost\r\nx: "
+    harness.feed(start + b"y" * (2000 - len(start)), size)
+    assert harness.sent == b""
+    harness.feed(b"y")
+    assert (harness.answer("GET").status, harness.answer("GET").reason) == (431, "head_too_large")
 
 
 def test_header_lines_are_bounded(harness: ConnectionHarness) -> None:

@@ -11,6 +11,7 @@ from typing import Any
 from sansmcp.authentication import Authenticator, ConnectionInfo, Refusal
 from sansmcp.http import RequestHead, Url
 from sansmcp.limits import Limits
+from sansmcp.security import SecurityPolicy
 from sansmcp.trace import Tracer
 
 from .adapter_under_test import Feature, Running, ServerUnderTest
@@ -211,6 +212,32 @@ def what_is_not_http(subject: ServerUnderTest) -> None:
                 connection.half_close()
                 expect(connection.is_closed(), f"the connection after {data[:60]!r} is still open")
         alive(running)
+
+
+@server_check(Feature.OWN_HTTP)
+def refusals_for_web_pages(subject: ServerUnderTest) -> None:
+    """A page of an allowed origin may read why its request was refused, whatever refused it.
+
+    Leave the refusals of ServerConnection as they are: it names the origin in each.
+    """
+    origin = "https://app.example.com"
+    policy = SecurityPolicy(allowed_origins=(origin,), cors=True)
+    limits = Limits(head_timeout=0.1, body_timeout=0.1, max_message_bytes=10_000)
+    start = b"POST /mcp HTTP/1.1\r\nhost: localhost\r\norigin: " + origin.encode() + b"\r\n"
+    with serving(subject, policy=policy, limits=limits) as (_, running):
+        for data, status in (
+            (start + b"x-a: b\r\n" * 200 + b"\r\n", 431),
+            (start + b"host: other\r\n\r\n", 400),
+            (start + b"content-length: 100000\r\n\r\n", 413),
+            (start, 408),
+            (start + b"content-type: application/json\r\ncontent-length: 9\r\n\r\n", 408),
+        ):
+            with Connection(running.url) as connection:
+                connection.send(data)
+                response = connection.response()
+                same(response.status, status, f"the status of {data[:200]!r}")
+                found = response.headers.get("access-control-allow-origin")
+                same(found, origin, f"the origin in the response with status {status}")
 
 
 def _raise_if_planted(line: str) -> None:
