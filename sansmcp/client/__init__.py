@@ -5,7 +5,8 @@ next input to another part. The parts do not use the client, and do not use each
 table says so.
 
 ============================ =======================================================================
-``client``                   commands, effects, events, time; acts on outcomes
+``client``                   commands, effects, events, time; the session and its opening
+``calls``                    calls, from their start to their outcome; server requests
 ``outcomes``                 the outcomes that the parts return
 ``options``                  the settings of a client
 ``opening``                  finds transport and revision of a server; opens sessions

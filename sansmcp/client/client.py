@@ -26,7 +26,7 @@ from typing import Any
 from ..auth.options import Authorization
 from ..codecs import json, jsonrpc
 from ..codecs.headers import Headers
-from ..codecs.jsonrpc import INVALID_PARAMS, METHOD_NOT_FOUND, is_request_id
+from ..codecs.jsonrpc import METHOD_NOT_FOUND
 from ..effects import (
     AuthEffect,
     ClientEffect,
@@ -34,11 +34,9 @@ from ..effects import (
 from ..errors import (
     AuthorizationFailed,
     CallError,
-    InvalidResponse,
     JsonRpcError,
     LocalProtocolError,
     RemoteProtocolError,
-    RequestCancelled,
     check_positive_seconds,
     check_settings,
     check_type,
@@ -46,19 +44,13 @@ from ..errors import (
     error_response,
 )
 from ..events import (
-    CallCompleted,
-    CallFailed,
     ClientEvent,
     Closed,
     InvalidLine,
     MessageUndelivered,
-    ProgressReceived,
     ProtocolViolation,
     ServerNotified,
-    ServerRequestCancelled,
-    ServerRequestReceived,
     SessionExpired,
-    StderrLine,
 )
 from ..http import ResponsePart, Url
 from ..messages import (
@@ -78,17 +70,14 @@ from ..observer import both
 from ..process import ProcessPart
 from ..revisions import REVISIONS
 from ..states import AuthorizationState, ClientState, OpeningState
-from ..tasks import CANCEL as CANCEL_TASK
 from ..timers import Timer, TimerTable
 from ..types import STDIO, Idle, Unpack, assert_never
 from .cache import Cache
 from .call_keys import (
-    CallKey,
     CallKeys,
     Cut,
-    Next,
-    cancellation_by,
 )
+from .calls import Calls, SessionStep
 from .child_process import ChildProcess
 from .event_queue import EventQueue
 from .http_heads import Refusal
@@ -104,8 +93,6 @@ from .options import (
 )
 from .outcomes import (
     Agreed,
-    Ask,
-    BecameTask,
     Confirm,
     Delivered,
     Ended,
@@ -113,15 +100,10 @@ from .outcomes import (
     EndpointOnPost,
     EventStreamLost,
     Failed,
-    Flooded,
     Initialize,
-    InputRequested,
     Invalid,
     Kind,
-    LimitExceeded,
     Lost,
-    NeedsInput,
-    NeedsTools,
     NeedsVersion,
     NoEndpoint,
     OpenEventStream,
@@ -137,30 +119,17 @@ from .outcomes import (
     Ready,
     Redirected,
     Refused,
-    Reply,
-    ResponseBuffered,
     Restart,
     Retry,
-    RoundDone,
-    RoundFailed,
-    RoundStarted,
-    Send,
     SessionEnded,
     SessionOver,
-    Sleep,
-    TaskInputDone,
-    TaskOver,
-    TaskReported,
-    ToolsListed,
     Undelivered,
 )
-from .post import INITIALIZED, Posts
+from .post import INITIALIZED
 from .procedures import Procedures
-from .request import CallTimeouts, PendingRequest, StepAnswer, encode_without_meta
+from .request import CallTimeouts, PendingRequest, encode_without_meta
 from .request_table import RequestTable
-from .silence import Silence
-from .stream_factory import StreamFactory, idle_limit
-from .task import TASK_METHOD, FollowedTask, task_id_of
+from .task import TASK_METHOD
 from .tool_headers import ToolHeaders
 from .transports.http import (
     FlowEnded,
@@ -169,11 +138,9 @@ from .transports.http import (
     Released,
     authorizing_for,
 )
-from .transports.http_link import HttpLink
-from .transports.http_requests import HttpRequests
+from .transports.http_link import http_link
 from .transports.link import (
     Deliveries,
-    Delivery,
     DeliveryOutcome,
     Link,
     SessionOutcome,
@@ -200,13 +167,12 @@ class Client:
     __slots__ = (
         "__dict__",
         "__weakref__",
-        "_cache",
+        "_calls",
         "_effects",
         "_encoder",
         "_error",
         "_events",
         "_http",
-        "_keys",
         "_link",
         "_now",
         "_observer",
@@ -214,9 +180,7 @@ class Client:
         "_opening_request",
         "_options",
         "_pipes",
-        "_procedures",
         "_requests",
-        "_server_requests",
         "_timers",
         "_unread",
         "http11",
@@ -275,14 +239,8 @@ class Client:
         )
         self._requests = RequestTable()
         self._opening_request: PendingRequest | None = None
-        self._keys = CallKeys(random_bytes if options.reclaim else None, options.reconnect, jitter)
-        self._server_requests = ServerRequests(options.limits, options.capabilities)
-        self._cache = Cache(options.limits, options.cache)
         self._unread = Unread()
         self._encoder = MessageEncoder(options, None if url is None else ToolHeaders())
-        self._procedures = Procedures(
-            options, jitter, self._encoder, self._keys, self._opening.reset_session_losses
-        )
         messages = MessageDecoder(options.limits, options.strict)
         authorizing = authorizing_for(
             options, url if isinstance(target, str) else None, random_bytes, wall_clock
@@ -290,7 +248,15 @@ class Client:
         exchanges = HttpExchanges(
             url, options, messages, self._encoder, self._effects, self._timers, authorizing
         )
-        self._http = self._http_link(exchanges, jitter)
+        self._http = http_link(
+            exchanges,
+            self._requests,
+            self._encoder,
+            jitter,
+            self._timers,
+            self._events,
+            self._unread,
+        )
         self._link: Link = self._http
         self._pipes: Stdio | None = None
         """The server process; None if the server is at a URL."""
@@ -301,28 +267,20 @@ class Client:
             )
             if url is None:
                 self._link = self._pipes
-
-    def _http_link(self, exchanges: HttpExchanges, jitter: Callable[[], float]) -> HttpLink:
-        options, requests, encoder, timers = (
-            self._options,
+        keys = CallKeys(random_bytes if options.reclaim else None, options.reconnect, jitter)
+        responded = self._opening.reset_session_losses
+        self._calls = Calls(
+            options.limits,
             self._requests,
             self._encoder,
+            keys,
+            Cache(options.limits, options.cache),
+            Procedures(options, jitter, self._encoder, keys, responded),
+            ServerRequests(options.limits, options.capabilities),
             self._timers,
-        )
-        streams = StreamFactory(encoder, jitter)
-        silence = Silence(requests, exchanges, timers)
-        return HttpLink(
-            exchanges,
-            Posts(options.limits, options.reconnect, jitter, exchanges, encoder, timers),
-            HttpRequests(
-                exchanges, requests, encoder, streams, silence, timers, self._events, self._unread
-            ),
-            requests,
-            streams,
-            silence,
-            timers,
             self._events,
             self._unread,
+            self._link,
         )
 
     def __repr__(self) -> str:
@@ -368,7 +326,7 @@ class Client:
         """
         options = self._options = self._options.handling(methods)
         self._encoder.options = options
-        self._server_requests = ServerRequests(options.limits, options.capabilities)
+        self._calls.declare(options.capabilities)
 
     def start(self, *, now: float) -> None:
         """Open the session. The event ``Connected`` or ``Closed`` reports the outcome.
@@ -519,7 +477,7 @@ class Client:
             wants_progress=wants_progress or method != TASK_METHOD or not self._options.tasks,
             capabilities=capabilities,
         )
-        self._begin(request)
+        self._calls.begin(request, now, is_ready=self._opening.is_ready)
         return request.number
 
     def attach(
@@ -561,8 +519,8 @@ class Client:
         request = PendingRequest(
             next(self._requests.handles), Kind.CALL, TASK_METHOD, None, timeouts=timeouts
         )
-        request.task = self._procedures.new_task(task_id, is_owned=False)
-        self._begin(request)
+        request.task = self._calls.new_task(task_id)
+        self._calls.begin(request, now, is_ready=self._opening.is_ready)
         return request.number
 
     def cancel(
@@ -584,8 +542,7 @@ class Client:
         request = self._requests.calls.get(handle)
         if request is None:
             return False
-        self._send_cancellation(request, reason)
-        self._cancelled(request, reason)
+        self._calls.cancel(request, reason, now)
         return True
 
     def notify(
@@ -619,7 +576,7 @@ class Client:
         if self._http.posts.is_full:
             raise LocalProtocolError(self._http.posts.why_full)
         self._now = now
-        self._post(Notification(method, params))
+        self._calls.post(Notification(method, params), now)
 
     def respond(self, request_id: RequestId, result: Any, *, now: float) -> bool:
         """Respond to a server request (ServerRequestReceived) with a result.
@@ -634,7 +591,7 @@ class Client:
         check_type(Mapping, result=result)
         json.encode(result)
         self._now = now
-        return self._respond(Response(request_id, result))
+        return self._calls.respond(Response(request_id, result), now)
 
     def respond_exception(self, request_id: RequestId, error: Exception, *, now: float) -> bool:
         """Respond to a server request with an error for the exception that its handler raised.
@@ -645,7 +602,7 @@ class Client:
         message = error_response(request_id, error)
         json.encode(message.data)
         self._now = now
-        return self._respond(message)
+        return self._calls.respond(message, now)
 
     def refuse_unsupported(self, request_id: RequestId, *, now: float) -> bool:
         """Respond to a server request that its method is not supported (code -32601).
@@ -655,7 +612,7 @@ class Client:
         """
         error = JsonRpcError(METHOD_NOT_FOUND, "This client does not support that method")
         self._now = now
-        return self._respond(error_response(request_id, error), declined=True)
+        return self._calls.respond(error_response(request_id, error), now, declined=True)
 
     def redirected(self, redirect: str, *, now: float) -> bool:
         """Continue a login (AuthorizationNeeded) with the URL to which the browser was sent.
@@ -706,14 +663,7 @@ class Client:
         """
         self._now = now
         if not self._opening.is_closed:
-            tasks = [call.task for call in self._requests.calls.values() if call.task is not None]
-            calls = self._requests.calls.values() if self._encoder.agreed.is_modern else ()
-            keys = [
-                each.key for each in calls if each.key is not None and not self._is_unsent(each)
-            ]
-            for request in tuple(self._requests.calls.values()):
-                self._cancelled(request, reason)
-            self._end(None, tasks, keys)
+            self._end(None, self._calls.cancel_all(reason, now))
 
     # Parts in, effects and events out
 
@@ -821,38 +771,27 @@ class Client:
             assert isinstance(key, int)
             match timer:
                 case Timer.REQUEST:
-                    self._call_timed_out(self._requests.calls[key])
-                case Timer.RECONNECT:
-                    self._receive_one(self._http.reconnect(key, now))
+                    self._calls.timed_out(self._requests.calls[key], now)
                 case Timer.REPEAT:
-                    self._go_on(self._requests.calls[key])
-                case Timer.STREAM_IDLE:
-                    can_tell = is_reading and not self._events.is_full()
-                    is_ready = self._opening.is_ready
-                    self._receive_one(
-                        self._http.silence_due(key, now, can_tell=can_tell, is_ready=is_ready)
-                    )
+                    self._calls.go_on(self._requests.calls[key], now)
                 case Timer.OPENING:
                     self._on_opening(self._opening.due(now, self._printed()))
                 case Timer.TASK_POLL:
-                    self._task_due(self._requests.calls[key])
-                case Timer.POST:
-                    self._receive_one(self._http.post_due(key, now))
-                case Timer.DISCARD_RESPONSE:
-                    self._http.exchanges.abort(key)
+                    self._calls.task_due(self._requests.calls[key], now)
                 case Timer.CLOSE:
                     self._closed()
-                case Timer.AUTHORIZATION:
-                    assert self._http.exchanges.authorizing is not None
-                    self._http.exchanges.authorizing.flow.due(now)
-                    self._receive(self._http.run_flow(now))
-                case _:
-                    assert timer is Timer.PROCESS
+                case Timer.PROCESS:
                     assert self._pipes is not None
                     is_held = self._events.is_full()
                     is_closing = self._opening.is_closed
                     outcome = self._pipes.due(now, is_closing=is_closing, is_held=is_held)
                     self._on_process(self._pipes, outcome)
+                case _:
+                    can_tell = is_reading and not self._events.is_full()
+                    is_ready = self._opening.is_ready
+                    self._receive(
+                        self._http.due(timer, key, now, can_tell=can_tell, is_ready=is_ready)
+                    )
 
     # The opening
 
@@ -865,7 +804,9 @@ class Client:
                 self._encoder.agree(agreed)
                 self._end_opening_request(complete=True)
                 self._arm_opening()
-                self._post(INITIALIZED)
+                delivery = self._link.post(INITIALIZED, self._now)
+                if delivery is not None:
+                    self._on_delivery(*delivery)
             case Ready(agreed, event):
                 self._encoder.agree(agreed)
                 self._end_opening_request(complete=True)
@@ -873,9 +814,9 @@ class Client:
                 if self._pipes is not None:
                     self._pipes.process.has_served = True
                 self._events.append(event)
-                self._keys.opened(event.capabilities)
+                self._calls.keys.opened(event.capabilities)
                 for call in tuple(self._requests.calls.values()):
-                    self._go_on(call)
+                    self._calls.go_on(call, self._now)
                 has_one = agreed.revision.standalone_stream and not self._link.is_shared
                 if has_one and self._options.standalone_stream and self._opening.is_ready:
                     self._http.open_standalone_stream(self._now)
@@ -907,7 +848,10 @@ class Client:
 
     def _send_own(self, kind: Kind, method: str, params: Params | None) -> None:
         request = self._opening_request = self._requests.add_own(kind, method, params)
-        self._send(request)
+        self._requests.renew_id(request)
+        assert request.id is not None
+        self._opening.sent(request.id)
+        self._link.send(request, self._now)
 
     def _printed(self) -> tuple[str, ...]:
         """Return what the server has sent in this opening that is no message."""
@@ -920,7 +864,7 @@ class Client:
     def _end_opening_request(self, *, complete: bool) -> None:
         request, self._opening_request = self._opening_request, None
         if request is not None:
-            self._end_own(request, complete=complete)
+            self._calls.end_own(request, self._now, complete=complete)
 
     def _arm_opening(self) -> None:
         self._timers.set(Timer.OPENING, _ONLY, self._opening.deadline)
@@ -935,22 +879,8 @@ class Client:
             self._fail(outcome.error)
             return
         assert not isinstance(outcome, Confirm | Ready)
-        keeps_keys = self._encoder.agreed.is_modern
         self._not_cancelled(self._discard_session(), "the session has ended")
-        self._cache.clear()
-        failed: list[int] = []
-        for call in tuple(self._requests.calls.values()):
-            if call.can_requeue(keeps_keys=keeps_keys):
-                self._leave_stream(call, complete=False)
-                if not keeps_keys:
-                    call.key = None
-                assert call.timeouts is not None
-                call.timeouts.discard_server_requests(self._now)
-                self._arm(call)
-            else:
-                failed.append(call.number)
-                self._fail_call(call, error_of(call))
-        self._events.append(SessionExpired(tuple(failed)))
+        self._events.append(SessionExpired(self._calls.requeue(error_of, self._now)))
         self._start_opening_step(outcome)
 
     def _session_lost(self, refusal: Refusal, not_run: int | None = None) -> None:
@@ -971,8 +901,7 @@ class Client:
         """
         self._end_opening_request(complete=False)
         self._timers.stop(Timer.OPENING, _ONLY)
-        for id in self._server_requests.clear():
-            self._events.append(ServerRequestCancelled(id, "the session has ended"))
+        self._calls.discard_server_requests()
         self._timers.stop(Timer.CLOSE, _ONLY)
         self._opening.forget_pause()
         return self._http.clear(self._now)
@@ -984,17 +913,11 @@ class Client:
 
     def _fail(self, error: CallError) -> None:
         """Close the client because of an error."""
-        for call in tuple(self._requests.calls.values()):
-            self._fail_call(call, call.abandoned(error))
+        self._calls.fail_all(error, self._now)
         self._end(error)
 
-    def _end(
-        self,
-        error: CallError | None,
-        tasks: Sequence[FollowedTask] = (),
-        keys: Sequence[CallKey] = (),
-    ) -> None:
-        """End the session, and cancel the ``tasks`` of its calls, and the calls with ``keys``."""
+    def _end(self, error: CallError | None, last: Sequence[Request | Notification] = ()) -> None:
+        """End the session, and send the ``last`` messages to the server."""
         self._error = error
         is_new = self._opening.state is OpeningState.NEW
         cancellations = [] if is_new else self._discard_session()
@@ -1008,12 +931,8 @@ class Client:
         if error is not None:
             self._not_cancelled(cancellations, str(error))
             cancellations = []
-        for cancellation in cancellations:
-            self._post(cancellation)
-        for task in tasks:
-            self._cancel_task(task)
-        for key in keys:
-            self._post(cancellation_by(key))
+        for message in (*cancellations, *last):
+            self._calls.post(message, self._now)
         if isinstance(self._link, Stdio) and self._link.close(self._now):
             return
         if error is None and self._encoder.agreed.session_id is not None:
@@ -1029,184 +948,36 @@ class Client:
         self._opening.closed()
         self._events.append(Closed(self._error))
 
-    # Requests
-
-    def _begin(self, call: PendingRequest) -> None:
-        """Add a new call, and send it if the opening has ended."""
-        self._requests.calls[call.number] = call
-        call.procedure = self._procedures.run(call)
-        self._arm(call)
-        if self._opening.is_ready:
-            self._go_on(call)
-
-    def _send(self, request: PendingRequest) -> None:
-        """Send a request with a new id, unless its result is in the cache."""
-        if request.kind is Kind.CALL:
-            cached = self._cache.lookup(request.method, request.sent_params, self._now)
-            if cached is not None:
-                self._end_call(request, CallCompleted(request.number, cached), complete=True)
-                return
-            request.cache_generation = self._cache.generation
-        if request.id is not None:
-            self._requests.by_id.pop(request.id, None)
-        key, has_keys = request.key, self._keys.place is not None and not self._link.is_shared
-        if has_keys and key is not None and key.next is not Next.CALL:
-            request.id = key.id
-        else:
-            request.id, request.key = self._requests.new_id(), None
-            if has_keys and request.can_have_key:
-                request.key = self._keys.new(request.id, key)
-        self._requests.by_id[request.id] = request
-        if request is self._opening_request:
-            self._opening.sent(request.id)
-        self._link.send(request, self._now)
-
-    def _finish(self, request: PendingRequest, result: Any) -> None:
-        """End a call with its result, or with the error that the response means."""
-        if isinstance(result, CallError):
-            is_bad = isinstance(result, JsonRpcError) and result.code == INVALID_PARAMS
-            if is_bad and "cursor" in (request.params or {}):
-                self._cache.discard(request.method)  # the list has changed since the page before
-            self._fail_call(request, result, complete=True)
-            return
-        if request.method == "tools/list":
-            result, rejected = self._encoder.record_tools(result)
-            self._events.extend(rejected)
-        is_current = request.cache_generation == self._cache.generation
-        if is_current and self._encoder.agreed.revision.caching:
-            self._cache.insert(request.method, request.sent_params, result, self._now)
-        self._end_call(request, CallCompleted(request.number, result), complete=True)
-
-    def _fail_call(
-        self, request: PendingRequest, error: CallError, *, complete: bool = False
-    ) -> None:
-        """End a call with an error; ``complete``: the server has sent its response."""
-        if request.task is not None:
-            error.task_id = request.task.id
-        self._end_call(request, CallFailed(request.number, error), complete=complete)
-
-    def _end_call(
-        self, request: PendingRequest, event: CallCompleted | CallFailed, *, complete: bool
-    ) -> None:
-        self._timers.stop(Timer.REQUEST, request.number)
-        self._leave_stream(request, complete=complete)
-        request.procedure = None  # it holds the call
-        del self._requests.calls[request.number]
-        for id in self._server_requests.end_call(request.number):
-            self._events.append(ServerRequestCancelled(id, "the call it belongs to has ended"))
-        self._events.append(event)
-
-    def _end_own(self, request: PendingRequest, *, complete: bool) -> None:
-        self._requests.remove_own(request)
-        self._link.leave(request, self._now, complete=complete)
-
-    def _leave_stream(self, request: PendingRequest, *, complete: bool) -> None:
-        """End the stream and exchange of a request; ``complete``: its response has arrived."""
-        if request.id is None:
-            self._timers.stop(Timer.REPEAT, request.number)
-        else:
-            self._requests.by_id.pop(request.id, None)
-            request.id = None
-        self._link.leave(request, self._now, complete=complete)
-        if request.task is not None:
-            self._timers.stop(Timer.TASK_POLL, request.number)
-        if request.child is not None:
-            self._end_child(request, complete=False)
-        if request.listener is not None:
-            self._end_listener(request, complete=False)
-
-    def _end_child(self, request: PendingRequest, *, complete: bool) -> None:
-        assert request.child is not None
-        self._end_own(self._requests.own[request.child], complete=complete)
-        request.child = None
-
-    def _end_listener(self, request: PendingRequest, *, complete: bool) -> None:
-        assert request.listener is not None
-        listener, request.listener = self._requests.own[request.listener], None
-        if not complete:
-            self._send_cancellation(listener, "the client no longer follows the task")
-        self._end_own(listener, complete=complete)
-
-    def _call_timed_out(self, request: PendingRequest) -> None:
-        assert request.timeouts is not None
-        limit = request.timeouts.limit(self._now)
-        self._send_cancellation(request, f"timed out after {limit}")
-        quotes = self._unread.quotes(request.number, request.timeouts.started)
-        self._fail_call(request, request.timed_out(self._now, describe_unread(quotes)))
-
-    def _cancelled(self, request: PendingRequest, reason: str) -> None:
-        text = f"{request.method} was cancelled: {reason}"
-        self._fail_call(request, request.error(RequestCancelled, text))
-
-    def _send_cancellation(self, request: PendingRequest, reason: str) -> None:
-        """Send the cancellation of a request, or of the task that runs it.
-
-        At 2026-07-28 on HTTP, aborting the exchange cancels the request, but not a task. Source:
-        basic/utilities/cancellation; SEP-2663.
-        """
-        if request.task is not None:
-            self._cancel_task(request.task)
-            return
-        if self._is_unsent(request):
-            return
-        is_modern = self._encoder.agreed.is_modern
-        if request.key is not None and is_modern:
-            self._post(cancellation_by(request.key))
-            return
-        abort_suffices = is_modern and not self._link.is_shared
-        if request.id is not None and not abort_suffices:
-            if is_modern and request.method == TASK_METHOD and self._options.tasks:
-                self._requests.give_up(request.id)
-            params = {"requestId": request.id, "reason": reason}
-            self._post(Notification("notifications/cancelled", params))
-
-    def _is_unsent(self, request: PendingRequest) -> bool:
-        """Return True if a request waits for authorization, and the server has never seen it.
-
-        What waits can also be a request for the rest of a call that was sent.
-        """
-        is_first = request.key is None or request.key.is_first
-        return is_first and self._http.exchanges.holds_message(request.exchange)
-
-    def _response_unreadable(self, request: PendingRequest, error: RemoteProtocolError) -> None:
-        """Handle an invalid response."""
-        is_call, exchange = request.kind is Kind.CALL, request.exchange
-        if is_call and exchange is not None and not self._link.is_shared:
-            self._http.exchanges.abort(exchange)
-        self._on_answer(request, error)
-
     def _on_answer(self, request: PendingRequest, answer: OwnAnswer) -> None:
         """Act on what has come for a request, its response or another end."""
         match request.kind:
-            case Kind.CALL:
-                self._go_on(request, answer)
             case Kind.DISCOVER:
                 self._on_opening(self._opening.discovery_answered(answer, self._now))
             case Kind.INITIALIZE:
                 headers = self._response_headers(request, answer)
                 self._on_opening(self._opening.initialize_answered(answer, headers, self._now))
-            case Kind.TOOLS | Kind.TASK:
-                call = self._requests.parent_of(request)
-                self._end_child(call, complete=True)
-                match answer:
-                    case RemoteProtocolError():
-                        self._go_on(call, request.unreadable(answer))
-                    case AuthorizationFailed():
-                        self._go_on(call, request.unauthorized(answer))
-                    case _:
-                        self._go_on(call, answer)
-            case Kind.LISTENER:
-                may_listen_again = isinstance(answer, Lost) or (
-                    isinstance(answer, Refusal) and answer.is_retryable
-                )
-                self._unsubscribed(request, for_good=not may_listen_again)
             case Kind.PING:
-                self._receive_one(self._http.ping_ended(answer, self._now))
+                self._receive(self._http.ping_ended(answer, self._now))
             case Kind.RENEWAL if isinstance(answer, Response):
                 # The server has nothing to tell any more.
-                self._finish(self._requests.parent_of(request), answer.result)
+                call = self._requests.parent_of(request)
+                self._calls.finish(call, answer.result, self._now)
             case Kind.RENEWAL:
-                self._receive_one(self._http.renewal_failed(request, answer, self._now))
+                self._receive(self._http.renewal_failed(request, answer, self._now))
+            case _:
+                self._on_session_step(self._calls.answered(request, answer, self._now))
+
+    def _on_session_step(self, step: SessionStep | None) -> None:
+        """Act on what a call needs of the session; None for nothing."""
+        match step:
+            case NeedsVersion():
+                why = "the server no longer supports the protocol version"
+                outcome = self._opening.version_refused(self._now)
+                self._reopen_session(outcome, lambda call: call.lost(why))
+            case SessionOver(refusal, not_run):
+                self._session_lost(refusal, not_run)
+            case None:
+                pass
             case _ as impossible:
                 assert_never(impossible)
 
@@ -1219,291 +990,7 @@ class Client:
         assert head is not None
         return head.headers
 
-    # Procedures of calls
-
-    def _go_on(self, call: PendingRequest, answer: StepAnswer = None) -> None:
-        """Let the procedure of a call take its next step: with an answer, or after a wait."""
-        assert call.procedure is not None
-        self._procedures.now = self._now
-        try:
-            step = call.procedure.send(answer)
-        except StopIteration as end:
-            self._finish(call, end.value)
-            return
-        if call.id is not None and not isinstance(step, NeedsInput | SessionOver):
-            self._leave_stream(call, complete=True)
-        match step:
-            case Send():
-                self._send(call)
-            case Ask() as ask:
-                self._ask(call, ask)
-            case Retry():
-                timer = Timer.REPEAT if call.task is None else Timer.TASK_POLL
-                self._timers.set(timer, call.number, self._now + step.delay)
-                self._events.append(step.as_event(call.number))
-            case Sleep(delay):
-                self._timers.set(Timer.REPEAT, call.number, self._now + delay)
-            case TaskReported(wait, input_requests):
-                if input_requests is None or self._on_task_input(call, input_requests):
-                    self._schedule_task_request(call, wait)
-            case NeedsInput(members):
-                self._start_round(call, members)
-            case BecameTask() | TaskOver() | NeedsTools() | ToolsListed():
-                self._note(call, step)
-                self._go_on(call)
-            case NeedsVersion():
-                why = "the server no longer supports the protocol version"
-                outcome = self._opening.version_refused(self._now)
-                self._reopen_session(outcome, lambda call: call.lost(why))
-            case SessionOver(refusal, not_run):
-                self._session_lost(refusal, not_run)
-            case _ as impossible:
-                assert_never(impossible)
-
-    def _note(
-        self, call: PendingRequest, step: BecameTask | TaskOver | NeedsTools | ToolsListed
-    ) -> None:
-        """Note what the procedure of a call was told."""
-        match step:
-            case BecameTask():
-                self._events.extend(call.followed.news(call.number))
-            case TaskOver():
-                self._leave_stream(call, complete=True)
-                call.task = None
-            case NeedsTools():
-                self._cache.discard("tools/list")
-            case _:
-                self._events.extend(self._encoder.record_tools(step.result)[1])
-
-    def _ask(self, call: PendingRequest, ask: Ask) -> None:
-        """Make a request for the procedure of a call."""
-        child = self._requests.add_own(ask.kind, ask.method, ask.params, call.number)
-        call.child = child.number
-        if ask.kind is Kind.TASK:
-            self._timers.set(Timer.TASK_POLL, call.number, self._now + self._task_patience(call))
-        self._send(child)
-
-    # Tasks
-
-    def _task_patience(self, call: PendingRequest) -> float:
-        """Return the seconds to wait for the response to a request about a task."""
-        assert call.timeouts is not None
-        return call.timeouts.part(1 / 2, self.limits.post_timeout)
-
-    def _task_due(self, call: PendingRequest) -> None:
-        """Make the next request about a task, or give up one without a response."""
-        if call.child is None:
-            self._go_on(call)
-        else:
-            wait = self._task_patience(call)
-            self._end_child(call, complete=False)
-            self._go_on(call, Lost(f"no response within {wait:g} s (post_timeout)"))
-
-    def _on_task_input(self, call: PendingRequest, input_requests: dict[str, Any]) -> bool:
-        """Report the new input requests of a task. Return False if they end the call."""
-        task, number = call.followed, call.number
-        assert call.timeouts is not None
-        left = self.limits.max_server_requests_per_call - call.timeouts.server_requests
-        outcome = self._server_requests.on_task_input(
-            number, call.method, input_requests, task.answered, left, is_owned=task.is_owned
-        )
-        if isinstance(outcome, RoundFailed):
-            self._on_round(outcome)
-            return False
-        for id in outcome.withdrawn:
-            self._cancel_server_request(id, "the task no longer requires it")
-        for key, response in outcome.declined.items():
-            call.timeouts.server_requests += 1
-            task.add_response(key, response)
-        task.unanswered = outcome.unanswered
-        self._events.extend(call.followed.news(call.number))
-        for request in outcome.requests:
-            self._report_server_request(request, number, (number,))
-        return True
-
-    def _schedule_task_request(self, call: PendingRequest, wait: float) -> None:
-        """Make the next request about a task after ``wait`` seconds, or before the call ends."""
-        assert call.timeouts is not None
-        wait = min(wait, max(call.timeouts.total_left(self._now) - 1, 1))
-        if call.followed.has_responses:
-            wait = 0.0
-        call.timeouts.restart_at(self._now + wait)
-        self._arm(call)
-        self._timers.set(Timer.TASK_POLL, call.number, self._now + wait)
-        params = call.followed.subscribe()
-        if params is not None:
-            listener = self._requests.add_own(Kind.LISTENER, LISTEN, params, call.number)
-            call.listener = listener.number
-            self._send(listener)
-
-    def _on_task_changed(self, listener: PendingRequest, notification: Notification) -> None:
-        """Handle a notification of the subscription to a task."""
-        call = self._requests.parent_of(listener)
-        if call.followed.on_notification(notification):
-            self._ask_if_stale(call)
-        else:
-            self._end_listener(call, complete=False)
-            call.followed.on_unsubscribed(for_good=True)
-
-    def _unsubscribed(self, listener: PendingRequest, *, for_good: bool) -> None:
-        """Handle the end of the subscription to a task."""
-        call = self._requests.parent_of(listener)
-        self._end_listener(call, complete=True)
-        call.followed.on_unsubscribed(for_good=for_good)
-        self._ask_if_stale(call)
-
-    def _ask_if_stale(self, call: PendingRequest) -> None:
-        """Ask for the state of a task that may have changed, unless that is being done."""
-        if call.followed.is_stale and call.child is None:
-            self._schedule_task_request(call, 0.0)
-
-    def _respond_to_task(self, call: PendingRequest, key: str, response: Any) -> None:
-        """Send an input response, after the request about the task that is in flight."""
-        call.followed.add_response(key, response)
-        if call.child is None:
-            self._go_on(call)
-
-    def _cancel_task(self, task: FollowedTask) -> None:
-        """Cancel a task at the server, unless it belongs to another client."""
-        if task.is_owned and self._encoder.agreed.is_modern:
-            self._post(Request(self._requests.new_id(), CANCEL_TASK, {"taskId": task.id}))
-
-    def _cancel_late_task(self, message: Response | ErrorResponse) -> None:
-        """Cancel the task of a call whose handle has crossed the cancellation of the call.
-
-        The cancellation of a request does not end the task that it has become.
-        """
-        members = json.as_object(message.result) if isinstance(message, Response) else None
-        id = None if members is None else task_id_of(members)
-        if id is not None:
-            self._cancel_task(self._procedures.new_task(id, is_owned=True))
-
-    # Server requests and input requests
-
-    def _start_round(self, request: PendingRequest, members: dict[str, Any]) -> None:
-        """Report the input requests of a result."""
-        id, most = request.id, self.limits.max_server_requests_per_call
-        self._leave_stream(request, complete=True)
-        assert request.timeouts is not None
-        number, method = request.number, request.method
-        left = most - request.timeouts.server_requests
-        match self._server_requests.start_round(number, method, id, members, left):
-            case RoundStarted(requests):
-                for each in requests:
-                    self._report_server_request(each, number, (number,))
-            case RoundDone() | RoundFailed() as outcome:
-                self._on_round(outcome)
-            case _ as impossible:
-                assert_never(impossible)
-
-    def _on_round(self, outcome: RoundDone | RoundFailed) -> None:
-        request = self._requests.calls[outcome.number]
-        if isinstance(outcome, RoundFailed):
-            self._send_cancellation(request, str(outcome.error))
-            self._fail_call(request, outcome.error)
-        else:
-            self._go_on(request, outcome)
-
-    def _report_server_request(
-        self, request: Request, owner: int | None, stopped: tuple[int, ...]
-    ) -> None:
-        """Report a server request, and pause the timeouts of the calls ``stopped``."""
-        for number in stopped:
-            call = self._requests.calls[number]
-            assert call.timeouts is not None
-            call.timeouts.pause(self._now)
-            call.timeouts.server_requests += 1
-            self._arm(call)
-            if call.stream is not None:
-                call.stream.idle_limit = idle_limit(call, self.limits.stream_idle_timeout)
-        self._events.append(ServerRequestReceived(owner, request))
-
-    def _on_server_request(self, request: Request, owner: PendingRequest | None) -> None:
-        if not self._encoder.agreed.revision.server_requests:
-            self._report_violation(f"the request {request.method[:50]!r}", "unexpected_request")
-            return
-        if owner is not None and owner.kind is not Kind.CALL:
-            owner = None
-        number = None if owner is None else owner.number
-        calls = self._requests.calls.values() if owner is None else (owner,)
-        most = self.limits.max_server_requests_per_call
-        used = {call.number: call.timeouts.server_requests for call in calls if call.timeouts}
-        match self._server_requests.on_request(
-            request,
-            number,
-            {each: most - count for each, count in used.items()},
-            is_shared=self._link.is_shared,
-            has_room=not self._http.posts.is_full,
-        ):
-            case InputRequested(_, stopped):
-                self._report_server_request(request, number, stopped)
-            case Reply(message):
-                self._post(message)
-            case LimitExceeded(what):
-                assert owner is not None
-                text = f"{owner.method} led to {what}"
-                self._send_cancellation(owner, text)
-                self._fail_call(owner, owner.error(InvalidResponse, text))
-            case Flooded(what):
-                self._report_violation(what, "too_many")
-            case None:
-                pass
-            case _ as impossible:
-                assert_never(impossible)
-
-    def _respond(self, message: Response | ErrorResponse, *, declined: bool = False) -> bool:
-        """Respond to a server request. Return False if it is no longer open."""
-        open_request = self._server_requests.take(message.id)
-        if open_request is None:
-            return False
-        match self._server_requests.on_response(open_request, message):
-            case Reply(reply):
-                self._post(reply)
-            case RoundDone() | RoundFailed() as outcome:
-                self._on_round(outcome)
-            case TaskInputDone(number, key, response):
-                self._respond_to_task(self._requests.calls[number], key, response)
-            case ResponseBuffered():
-                pass
-            case _ as impossible:
-                assert_never(impossible)
-        self._resume_timeouts(open_request.stopped, responded=not declined)
-        return True
-
-    def _cancel_server_request(self, id: RequestId, reason: str) -> None:
-        """Close a server request that the server has cancelled."""
-        open_request = self._server_requests.take(id)
-        if open_request is not None:
-            self._events.append(ServerRequestCancelled(id, reason))
-            self._resume_timeouts(open_request.stopped, responded=False)
-
-    def _resume_timeouts(self, numbers: tuple[int, ...], *, responded: bool) -> None:
-        for number in numbers:
-            call = self._requests.calls.get(number)
-            if call is not None:
-                assert call.timeouts is not None
-                call.timeouts.resume(self._now, responded=responded)
-                self._arm(call)
-                if call.stream is not None:
-                    call.stream.idle_limit = idle_limit(call, self.limits.stream_idle_timeout)
-
-    def _arm(self, call: PendingRequest) -> None:
-        assert call.timeouts is not None
-        self._timers.set(Timer.REQUEST, call.number, call.timeouts.deadline)
-
     # Notifications and responses
-
-    def _post(self, message: Request | Notification | Response | ErrorResponse) -> None:
-        """Send a message by itself."""
-        delivery = self._link.post(message, self._now)
-        if delivery is None:
-            return
-        owner, outcome = delivery
-        if owner is None:
-            assert isinstance(outcome, Delivered | Undelivered)
-            self._on_post(outcome)
-        else:
-            self._on_delivery(owner, outcome)
 
     def _on_post(self, outcome: PostOutcome) -> None:
         is_confirmation = (
@@ -1532,10 +1019,6 @@ class Client:
         for owner, outcome in deliveries:
             self._on_delivery(owner, outcome)
 
-    def _receive_one(self, delivery: Delivery | None) -> None:
-        if delivery is not None:
-            self._on_delivery(*delivery)
-
     def _on_delivery(self, owner: PendingRequest | None, outcome: DeliveryOutcome) -> None:
         """Act on what has come. ``owner``: the request for which it has, or on whose stream."""
         # CPython 3.11 makes a string for each positional pattern that it tries, and keeps many of
@@ -1546,7 +1029,7 @@ class Client:
             case Response() | ErrorResponse():
                 self._on_server_response(outcome, owner)
             case Request():
-                self._on_server_request(outcome, owner)
+                self._calls.on_server_request(outcome, owner, self._now)
             case Notification():
                 self._on_notification(outcome, owner)
             case Invalid(error=error, line=text):
@@ -1556,20 +1039,19 @@ class Client:
                 if self._opening.state is OpeningState.CLOSING and self._http.posts.is_empty:
                     self._closed()
             case Held():
-                self._on_held(owner)
+                if self._opening.pause(self._now):
+                    self._timers.stop(Timer.OPENING, _ONLY)
+                if owner is not None:
+                    self._calls.pause(owner, self._now)
             case Released():
-                call = None if owner is None else self._requests.call_of(owner.number)
-                if call is not None:
-                    self._resume_timeouts((call.number,), responded=True)
+                if owner is not None:
+                    self._calls.resume(owner, self._now)
             case Lost() | Refusal() | RemoteProtocolError() | AuthorizationFailed():
                 assert owner is not None
                 self._on_answer(owner, outcome)
-            case Cut():
+            case Cut() | Restart():
                 assert owner is not None
-                self._go_on(owner, outcome)
-            case Restart():
-                assert owner is not None
-                self._send(owner)
+                self._calls.interrupted(owner, outcome, self._now)
             case _:
                 self._on_session_delivery(outcome)
 
@@ -1603,27 +1085,17 @@ class Client:
             case _ as impossible:
                 assert_never(impossible)
 
-    def _on_held(self, owner: PendingRequest | None) -> None:
-        """Stop the timeouts of what waits for authorization."""
-        if self._opening.pause(self._now):
-            self._timers.stop(Timer.OPENING, _ONLY)
-        call = None if owner is None else self._requests.call_of(owner.number)
-        if call is not None:
-            assert call.timeouts is not None
-            call.timeouts.pause(self._now)
-            self._arm(call)
-
     # Messages of the server
 
     def _on_notification(self, message: Notification, owner: PendingRequest | None) -> None:
         """Handle a notification. ``owner``: the request on whose stream it arrived."""
         match message:
             case Notification(method="notifications/progress", params=params):
-                self._on_progress(params or {})
+                self._calls.on_progress(params or {}, self._now)
             case Notification(method="notifications/cancelled", params=params):
-                self._on_cancelled(params or {})
+                self._calls.on_cancelled(params or {}, self._now)
             case _:
-                self._cache.invalidate(message)
+                self._calls.cache.invalidate(message)
                 self._on_news(message, owner)
 
     def _on_news(self, message: Notification, owner: PendingRequest | None) -> None:
@@ -1631,10 +1103,10 @@ class Client:
         is_from_own = owner is None or owner.kind not in (Kind.CALL, Kind.LISTENER, Kind.RENEWAL)
         about = self._requests.subscription_of(message) if is_from_own else owner
         if about is not None and about.kind is Kind.LISTENER:
-            self._on_task_changed(about, message)
+            self._calls.on_task_changed(about, message, self._now)
             return
         if about is not None and message.method == ACKNOWLEDGED:
-            self._cache.clear()  # notifications may have been lost before
+            self._calls.cache.clear()  # notifications may have been lost before
         if about is not None and about.kind is Kind.RENEWAL:
             self._http.renewed(about)
         else:
@@ -1647,14 +1119,16 @@ class Client:
         if request is None and isinstance(message, ErrorResponse):
             request = self._request_for_error(message, owner)
         if request is not None and request.kind is Kind.CALL:  # nearly always
-            self._go_on(request, message)
+            step = self._calls.go_on(request, self._now, message)
+            if step is not None:
+                self._on_session_step(step)
         elif request is not None:
             self._on_answer(request, message)
         elif self._requests.was_given_up(message.id):
-            self._cancel_late_task(message)
+            self._calls.cancel_late_task(message, self._now)
         elif not self._requests.had_id(message.id):
             what = f"a response to {message.id!r}, which is no request of this client"
-            self._report_violation(what, "unknown_id")
+            self._events.report_violation(what, "unknown_id")
             if isinstance(message, ErrorResponse):
                 what = f"{message.message} (code {message.code})"
             self._unread.add(what, None if owner is None else owner.number, self._now)
@@ -1685,49 +1159,12 @@ class Client:
         is_answer = error.request_id is not None and not error.is_request
         request = self._requests.by_id.get(error.request_id) if is_answer else None
         if request is not None:
-            self._response_unreadable(request, error)
+            if request.kind is Kind.CALL:
+                self._link.break_off(request)
+            self._on_answer(request, error)
         else:
             self._unread.add(text, owner, self._now)
             self._events.append(ProtocolViolation(error))
-
-    def _on_progress(self, params: Params) -> None:
-        token, progress = params.get("progressToken"), params.get("progress")
-        call = self._requests.by_id.get(token) if type(token) is int else None
-        if not json.is_finite(progress):
-            self._report_violation("progress that is not a number", "invalid_progress")
-        elif call is not None and call.kind is Kind.CALL:
-            assert call.timeouts is not None
-            call.timeouts.progressed(self._now)
-            self._arm(call)
-            total, text = params.get("total"), params.get("message")
-            call.progress = ProgressReceived(
-                call=call.number,
-                progress=progress,
-                total=total if json.is_finite(total) else None,
-                message=text if isinstance(text, str) else None,
-            )
-            self._events.append(call.progress)
-
-    def _on_cancelled(self, params: Params) -> None:
-        """Handle a cancellation: of a server request, or, at 2026-07-28, of a subscription."""
-        id, reason = params.get("requestId"), params.get("reason")
-        if not is_request_id(id):
-            return
-        call = self._requests.by_id.get(id)
-        if self._encoder.agreed.revision.server_requests:
-            self._cancel_server_request(
-                id, reason if isinstance(reason, str) else "cancelled by the server"
-            )
-        elif call is not None and call.kind is Kind.LISTENER:
-            self._unsubscribed(call, for_good=False)
-        elif call is not None and call.method == LISTEN:
-            why = f"the server has ended the subscription: {reason or 'no reason given'}"
-            self._fail_call(call, call.lost(why))
-
-    def _report_violation(self, what: str, reason: str) -> None:
-        """Report that the server has broken the protocol."""
-        error = RemoteProtocolError(f"The server has sent {what}", reason=reason)
-        self._events.append(ProtocolViolation(error))
 
     # The server process
 
@@ -1757,20 +1194,15 @@ class Client:
         self._unread.add(noise.line, None, self._now)
         self._events.append(noise)
 
-    def _log(self, lines: list[str]) -> None:
-        for line in lines:
-            if not self._events.is_full():  # the full log is optional
-                self._events.append(StderrLine(line))
-
     def _on_process(self, stdio: Stdio, outcome: StdioOutcome | None) -> None:
         """Act on an outcome of the server process."""
         match outcome:
             case ProcessLogged(log):
-                self._log(log)
+                self._events.report_log(log)
             case ProcessUseless(error):
                 self._fail(error)
             case ProcessFinished(log):
-                self._log(log)
+                self._events.report_log(log)
                 if self._opening.restarts_process():
                     self._discard_session()
                     stdio.start()

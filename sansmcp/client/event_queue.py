@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable
 
-from ..events import ClientEvent
+from ..errors import RemoteProtocolError
+from ..events import ClientEvent, ProtocolViolation, StderrLine
 
 
 class EventQueue(deque[ClientEvent]):
@@ -26,3 +28,14 @@ class EventQueue(deque[ClientEvent]):
         """
         self._was_full = len(self) >= (self._most // 2 + 1 if self._was_full else self._most)
         return self._was_full
+
+    def report_violation(self, what: str, reason: str) -> None:
+        """Report that the server has sent what it must not."""
+        error = RemoteProtocolError(f"The server has sent {what}", reason=reason)
+        self.append(ProtocolViolation(error))
+
+    def report_log(self, lines: Iterable[str]) -> None:
+        """Report lines of the server's log, as many as there is room for: the log is optional."""
+        for line in lines:
+            if not self.is_full():
+                self.append(StderrLine(line))

@@ -256,11 +256,6 @@ class Opening:
         """True if calls can be sent."""
         return self.state is OpeningState.READY
 
-    @property
-    def is_shared(self) -> bool:
-        """True if all messages of the server arrive on one stream."""
-        return self.transport in (STDIO, HTTP_SSE)
-
     # Beginning
 
     def start(self, transports: Sequence[str], now: float) -> OpeningOutcome:

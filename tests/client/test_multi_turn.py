@@ -358,6 +358,17 @@ def test_what_is_kept_back_is_limited(limits: Limits) -> None:
     assert [each for each in harness.requests if each.method == "POST"] == []
 
 
+def test_what_is_kept_back_is_limited_after_the_stream_has_ended() -> None:
+    harness = new_bench(limits=Limits(max_message_bytes=1000))
+    handle, asked = open_turn(harness, 2)
+    close_turn(asked)
+    answer(harness, 0, {"long": "x" * 500})
+    answer(harness, 1, {"long": "x" * 500})
+    failed = [event for event in harness.events if isinstance(event, CallFailed)]
+    assert [event.call for event in failed] == [handle]
+    assert isinstance(failed[0].error, InvalidResponse)
+
+
 def test_a_request_that_is_made_again_begins_without_a_turn() -> None:
     """A stream without event ids is broken in a turn: the new one knows nothing of it."""
     harness = new_bench()

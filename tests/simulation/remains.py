@@ -235,7 +235,7 @@ def of_client(client: Client) -> Iterator[str]:
         ("calls", client._requests.calls),  # noqa: SLF001
         ("requests of its own", client._requests.own),  # noqa: SLF001
         ("ids", client._requests.by_id),  # noqa: SLF001
-        ("open server requests", client._server_requests._open),  # noqa: SLF001
+        ("open server requests", client._calls._server_requests._open),  # noqa: SLF001
         ("turns", client._http._of_requests._turns),  # noqa: SLF001
         ("posts", client._http.posts._all),  # noqa: SLF001
         ("requests that wait", authorizing and authorizing.held),

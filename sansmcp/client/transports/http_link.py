@@ -10,6 +10,7 @@ Source: 2024-11-05 to 2026-07-28, basic/transports; basic/authorization.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -22,7 +23,7 @@ from ...limits import Limits
 from ...messages import ErrorResponse, Notification, Request, Response
 from ...meta_keys import NAMED
 from ...states import AuthorizationState
-from ...timers import TimerTable
+from ...timers import Timer, TimerTable
 from ...types import assert_never
 from ..event_queue import EventQueue
 from ..exchange import (
@@ -36,6 +37,7 @@ from ..exchange import (
     Purpose,
 )
 from ..http_heads import HttpRequest, Refusal
+from ..message_encoder import MessageEncoder
 from ..outcomes import (
     Ended,
     EventStreamLost,
@@ -92,6 +94,11 @@ class HttpLink:
         """True if all messages of the server arrive on one stream."""
         return self._http_sse is not None
 
+    @property
+    def is_full(self) -> bool:
+        """True if no further message can be sent by itself."""
+        return self.posts.is_full
+
     # Messages to the server
 
     def send(self, request: PendingRequest, now: float) -> None:
@@ -113,6 +120,15 @@ class HttpLink:
     def leave(self, request: PendingRequest, now: float, *, complete: bool) -> None:
         """End the stream and exchange of a request; ``complete``: its response has arrived."""
         self._of_requests.leave(request, now, can_discard=complete or self.is_shared)
+
+    def holds(self, request: PendingRequest) -> bool:
+        """Return True if a request waits for authorization, and its message was not sent."""
+        return self.exchanges.holds_message(request.exchange)
+
+    def break_off(self, request: PendingRequest) -> None:
+        """Abort the exchange of a request, unless its response comes on a shared stream."""
+        if request.exchange is not None and not self.is_shared:
+            self.exchanges.abort(request.exchange)
 
     # The session
 
@@ -215,18 +231,11 @@ class HttpLink:
                     self._ping_accepted(now)
             elif (delivery := self._deliver(purpose, exchange, outcome, now)) is not None:
                 yield delivery
-        stream = None if heard is None else heard.stream
-        if stream is not None and heard is not None and stream.is_watched:
-            self._heard(stream, now, is_stream=heard.reader.is_stream)
-
-    def _heard(self, stream: Stream, now: float, *, is_stream: bool) -> None:
-        """Note that something has arrived for a stream: its connection is not dead."""
-        if not is_stream:
-            stream.heard_at = now
-            return
-        self._silence.restart(stream, now)
-        if stream.kind is StreamKind.SESSION:
-            self._end_ping(now)
+        stream = None if heard is None or not heard.reader.is_stream else heard.stream
+        if stream is not None and stream.is_watched:
+            self._silence.restart(stream, now)
+            if stream.kind is StreamKind.SESSION:
+                self._end_ping(now)
 
     def _deliver(
         self, purpose: Purpose, exchange: Exchange, outcome: ReaderOutcome, now: float
@@ -275,32 +284,45 @@ class HttpLink:
 
     # Time
 
-    def reconnect(self, number: int, now: float) -> Delivery | None:
-        """Reconnect a stream after its delay."""
-        if number == SHARED:
-            assert self._standalone is not None
-            self._standalone.due(now)
-            return None
-        request = self._requests.get(number)
-        restart = self._of_requests.reconnect(request, now)
-        return None if restart is None else (request, restart)
-
-    def post_due(self, number: int, now: float) -> Delivery | None:
-        """Return what has become of a message after a delay; None if it is sent again."""
-        outcome = self.posts.due(number, now)
-        return None if outcome is None else (None, outcome)
-
-    def silence_due(
-        self, number: int, now: float, *, can_tell: bool, is_ready: bool
-    ) -> Delivery | None:
-        """Act on a connection that was silent for so long that it may be dead.
+    def due(
+        self, timer: Timer, number: int, now: float, *, can_tell: bool, is_ready: bool
+    ) -> Deliveries:
+        """Act on a timer that is due.
 
         Args:
-            number: the number of its stream.
+            timer: the timer.
+            number: what it belongs to: an exchange, a stream or a message.
             now: the current time in seconds, on the machine's clock.
-            can_tell: False if received data may be unread.
+            can_tell: False if received data may be unread, so that a silence says nothing.
             is_ready: False if the session is not open.
         """
+        match timer:
+            case Timer.RECONNECT if number == SHARED:
+                assert self._standalone is not None
+                self._standalone.due(now)
+            case Timer.RECONNECT:
+                request = self._requests.get(number)
+                if (restart := self._of_requests.reconnect(request, now)) is not None:
+                    yield request, restart
+            case Timer.STREAM_IDLE:
+                delivery = self._silent(number, now, can_tell=can_tell, is_ready=is_ready)
+                if delivery is not None:
+                    yield delivery
+            case Timer.POST:
+                if (outcome := self.posts.due(number, now)) is not None:
+                    yield None, outcome
+            case Timer.DISCARD_RESPONSE:
+                self.exchanges.abort(number)
+            case _:
+                assert timer is Timer.AUTHORIZATION
+                assert self.exchanges.authorizing is not None
+                self.exchanges.authorizing.flow.due(now)
+                yield from self.run_flow(now)
+
+    def _silent(
+        self, number: int, now: float, *, can_tell: bool, is_ready: bool
+    ) -> Delivery | None:
+        """Act on a connection that was silent for so long that it may be dead."""
         if number != SHARED:
             request = self._requests.get(number)
             return self._of_requests.silent(request, now, can_tell=can_tell)
@@ -315,9 +337,7 @@ class HttpLink:
         """Let a subscription go on with the connection of its renewal."""
         self._silence.renewed(renewal)
 
-    def renewal_failed(
-        self, renewal: PendingRequest, answer: OwnAnswer, now: float
-    ) -> Delivery | None:
+    def renewal_failed(self, renewal: PendingRequest, answer: OwnAnswer, now: float) -> Deliveries:
         """Act on the end of a renewal that was not acknowledged.
 
         If it was refused, the server can be reached and takes no second subscription: wait on for
@@ -325,11 +345,13 @@ class HttpLink:
         """
         call = self._requests.parent_of(renewal)
         if isinstance(answer, Lost):
-            return self._of_requests.subscription_lost(call, answer.reason, now)
+            lost = self._of_requests.subscription_lost(call, answer.reason, now)
+            if lost is not None:
+                yield lost
+            return
         self._of_requests.end_renewal(call, now, can_discard=True)
         assert call.stream is not None
         self._silence.restart(call.stream, now)
-        return None
 
     # The event stream of HTTP+SSE, if it is silent
 
@@ -358,16 +380,15 @@ class HttpLink:
         timeouts = [each.timeouts for each in self._requests.calls.values()]
         self._http_sse.accepted([each for each in timeouts if each is not None], now)
 
-    def ping_ended(self, answer: OwnAnswer, now: float) -> Delivery | None:
+    def ping_ended(self, answer: OwnAnswer, now: float) -> Deliveries:
         """Act on the end of the ``ping`` that tests a silent stream."""
         match answer:
             case Refusal(ends_session=True):
-                return None, SessionOver(answer)
+                yield None, SessionOver(answer)
             case Lost() | Refusal() | AuthorizationFailed():
                 self._ping_failed(now)
             case _:
                 self._end_ping(now)
-        return None
 
     def _ping_failed(self, now: float) -> None:
         """Send another ``ping`` after the next silence: this one says nothing about the stream."""
@@ -411,9 +432,7 @@ class HttpLink:
         from ...auth.flow import GiveUp
 
         if isinstance(verdict, GiveUp):
-            delivery = self._unauthorized(exchange.purpose, verdict.error, now)
-            if delivery is not None:
-                yield delivery
+            yield from self._unauthorized(exchange.purpose, verdict.error, now)
         else:
             self._reopen(exchange, exchange.request, now)
             yield from self.admit(now)  # the flow may end at once, and with it what waits for it
@@ -502,32 +521,51 @@ class HttpLink:
                         self.posts.restart(purpose.number, now)
                     yield self._owner(purpose), outcome
                 case Unauthorized(purpose, error):
-                    if (delivery := self._unauthorized(purpose, error, now)) is not None:
-                        yield delivery
+                    yield from self._unauthorized(purpose, error, now)
                 case _ as impossible:
                     assert_never(impossible)
 
     def _owner(self, purpose: Purpose) -> PendingRequest | None:
         return self._requests.get(purpose.number) if isinstance(purpose, ForRequest) else None
 
-    def _unauthorized(
-        self, purpose: Purpose, error: AuthorizationFailed, now: float
-    ) -> Delivery | None:
+    def _unauthorized(self, purpose: Purpose, error: AuthorizationFailed, now: float) -> Deliveries:
         """End what an exchange is for: it gets no authorization."""
         match purpose:
             case ForRequest(number):
                 request = self._requests.get(number)
                 request.exchange = None
-                return request, error
+                yield request, error
             case ForPost(number):
-                return None, self.posts.given_up(number, str(error), now)
+                yield None, self.posts.given_up(number, str(error), now)
             case ForStandaloneStream():
                 assert self._standalone is not None
-                return self._on_standalone(self._standalone.give_up(str(error)), now)
+                self._events.append(self._standalone.give_up(str(error)))
+                self._standalone = None
             case ForEventStream():
-                return None, Failed(error)
+                yield None, Failed(error)
             case _:
-                return None, SessionEnded()
+                yield None, SessionEnded()
+
+
+def http_link(
+    exchanges: HttpExchanges,
+    requests: RequestTable,
+    encoder: MessageEncoder,
+    jitter: Callable[[], float],
+    timers: TimerTable,
+    events: EventQueue,
+    unread: Unread,
+) -> HttpLink:
+    """Return the link of a client, whose parts these are; ``jitter`` as in :class:`Client`."""
+    options, streams = encoder.options, StreamFactory(encoder, jitter)
+    silence = Silence(requests, exchanges, timers)
+    posts = Posts(options.limits, options.reconnect, jitter, exchanges, encoder, timers)
+    of_requests = HttpRequests(
+        exchanges, requests, encoder, streams, silence, timers, events, unread
+    )
+    return HttpLink(
+        exchanges, posts, of_requests, requests, streams, silence, timers, events, unread
+    )
 
 
 def _rest_of_batch(outcome: ReaderOutcome) -> Delivery | None:

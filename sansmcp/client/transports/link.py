@@ -72,6 +72,11 @@ class Link(Protocol):
         """True if all messages of the server arrive on one stream."""
         ...
 
+    @property
+    def is_full(self) -> bool:
+        """True if no further message can be sent by itself."""
+        ...
+
     def send(self, request: PendingRequest, now: float) -> None:
         """Send a request, under the id that it has."""
         ...
@@ -84,4 +89,12 @@ class Link(Protocol):
 
     def leave(self, request: PendingRequest, now: float, *, complete: bool) -> None:
         """Let go of what carries a request; ``complete``: its response has arrived."""
+        ...
+
+    def holds(self, request: PendingRequest) -> bool:
+        """Return True if a request waits for authorization, and its message was not sent."""
+        ...
+
+    def break_off(self, request: PendingRequest) -> None:
+        """Read no further for a request, whose response is invalid."""
         ...

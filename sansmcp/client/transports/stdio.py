@@ -92,6 +92,11 @@ class Stdio:
         """True: all messages of the server arrive on its output."""
         return True
 
+    @property
+    def is_full(self) -> bool:
+        """False: all messages are written at once."""
+        return False
+
     def send(self, request: PendingRequest, now: float) -> None:
         """Write a request, unless the process is not running."""
         self._write(self._encoder.request(request))
@@ -107,6 +112,13 @@ class Stdio:
 
     def leave(self, request: PendingRequest, now: float, *, complete: bool) -> None:
         """Do nothing: no stream belongs to one request."""
+
+    def holds(self, request: PendingRequest) -> bool:
+        """Return False: no request waits for authorization."""
+        return False
+
+    def break_off(self, request: PendingRequest) -> None:
+        """Do nothing: the next line is another message."""
 
     def _write(self, message: bytes) -> bool:
         """Write a message. Return False, with nothing written, if the process is not running."""
