@@ -19,7 +19,6 @@ from sansmcp import (
     RequestTimeout,
     SessionLost,
 )
-from sansmcp import relay as relay_module
 from sansmcp.events import (
     CallCancelled,
     CallCompleted,
@@ -210,7 +209,7 @@ def test_headers_that_repeat_arguments_are_checked_once_a_client_has_listed_the_
 
 
 def test_few_schemas_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(relay_module, "_MAX_SCHEMAS", 2)
+    monkeypatch.setattr("sansmcp.relay.tool_filter._MAX_SCHEMAS", 2)
     bench = Bench(NEW_HTTP, NEW_HTTP, offered={"tools": {}})
     bench.call("tools/list", {})
     bench.respond(
@@ -1416,6 +1415,23 @@ def test_a_client_that_is_behind(is_progress: bool) -> None:
     assert not relay.must_wait
     bench.respond(call, {})
     assert isinstance(bench.outcome(), CallCompleted)
+
+
+def test_a_client_that_is_behind_after_others_have_given_input() -> None:
+    """At 2026-07-28 the call with the input is another one, of another client for all we know."""
+    bench = Bench(NEW_HTTP, OLD_HTTP)
+    call = begun(bench)
+    ask(bench, call)
+    bench.client.respond(question(bench).id, {"action": "decline"}, now=bench.now)
+    bench.run()
+    bench.respond(call, {})
+    assert isinstance(bench.outcome(), CallCompleted)
+    begun(bench)
+    relay = bench.relay
+    assert relay is not None
+    progress = ProgressReceived(call=2, progress=1, message="x" * (1 << 20))
+    relay.receive_client_event(progress, now=bench.now)
+    assert relay.must_wait  # it is alone
 
 
 # What a client reads though it is not JSON: it does not get further

@@ -1,0 +1,220 @@
+"""The server requests of the upstream server: which client gets each, and its response.
+
+At 2026-07-28 a client gets them as input requests, in a response that ends its call. The upstream
+call goes on meanwhile: it is *parked* until the client comes back with its input, in a new call
+with the state that it was given.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from itertools import count, islice
+from typing import Any
+
+import attrs
+
+from ..codecs import jsonrpc
+from ..errors import CallError, JsonRpcError, LocalProtocolError
+from ..events import CallCompleted, CallFailed, ClientResponseReceived
+from ..input_required import InputRequest, InputRequired
+from ..limits import Limits
+from ..messages import Request, RequestId
+from ..meta_keys import meta_of
+from ..server.input_checks import check_asking, missing_capabilities
+from ..server_call import Peer, ServerCall
+from .ends import Upstream
+from .pairings import Pairing, Pairings
+from .translation import PARKED, PROGRESS_TOKEN, RELAY, SERVER
+
+
+@attrs.define(eq=False)
+class Parked:
+    """A pairing whose client has its input requests, and has not come back yet."""
+
+    pairing: Pairing
+    until: float
+    """When the client is given up."""
+    ended: CallCompleted | CallFailed | None = attrs.field(default=None, init=False)
+    """The end of the upstream call, if it has ended meanwhile."""
+
+
+@attrs.define(eq=False)
+class Questions:
+    """The open server requests of the upstream server."""
+
+    _upstream: Upstream
+    _pairings: Pairings
+    _limits: Limits
+    _name: str | None
+    """The name of the upstream server."""
+    _token: str
+    """The name of this relay."""
+    _by_id: dict[RequestId, Pairing] = attrs.field(factory=dict[RequestId, Pairing], init=False)
+    _asking: dict[Pairing, float] = attrs.field(factory=dict[Pairing, float], init=False)
+    """When each client gets its input requests: all of them at once, so a little later."""
+    _parked: dict[int, Parked] = attrs.field(factory=dict[int, Parked], init=False)
+    """By number of the pairing."""
+    _names: count[int] = attrs.field(factory=lambda: count(1), init=False)
+
+    # The upstream server
+
+    def received(self, handle: int | None, request: Request, now: float) -> str | None:
+        """Pass a server request on. Returns why it reaches no client, a text for a log."""
+        pairings = self._pairings
+        pairing = pairings.only_one(now) if handle is None else pairings.of_handle(handle)
+        why = "which client has caused it is not clear"
+        if pairing is not None:
+            try:
+                self._ask(pairing, request, now)
+            except LocalProtocolError as error:
+                why = str(error)
+            else:
+                return None
+        self._upstream.client.refuse_unsupported(request.id, now=now)
+        return f"{request.method[:100]!r} of the upstream server reached no client: {why}"
+
+    def _ask(self, pairing: Pairing, request: Request, now: float) -> None:
+        call = pairing.call
+        if call.peer.revision.server_requests:
+            asked = call.ask(
+                request.method, request.params, timeout=self._limits.input_timeout, now=now
+            )
+            pairing.questions[asked] = request
+            self._by_id[request.id] = pairing
+            return
+        name = str(next(self._names))
+        wanted = InputRequired({name: InputRequest(request.method, request.params or {})})
+        check_asking(call.request, wanted)
+        missing = missing_capabilities(wanted, call.peer.client_capabilities)
+        if missing:
+            raise LocalProtocolError(f"the client has not declared {' and '.join(missing)}")
+        pairing.questions[name] = request
+        self._by_id[request.id] = pairing
+        if not self.is_parked(pairing):
+            self._asking.setdefault(pairing, now)
+
+    def withdrawn(self, id: RequestId, reason: str, now: float) -> None:
+        """Take back a server request that the upstream server has cancelled."""
+        pairing = self._by_id.pop(id, None)
+        if pairing is None:
+            return
+        name = next(name for name, each in pairing.questions.items() if each.id == id)
+        del pairing.questions[name]
+        if isinstance(name, int):
+            pairing.call.withdraw(name, reason, now=now)
+        elif not pairing.questions:
+            self._asking.pop(pairing, None)
+
+    def ended(self, pairing: Pairing, event: CallCompleted | CallFailed) -> bool:
+        """Keep the end of an upstream call for a client that has yet to come back.
+
+        Returns False, with nothing changed, if the client is there.
+        """
+        parked = self._parked.get(pairing.number)
+        if parked is not None:
+            parked.ended = event
+        return parked is not None
+
+    # The clients
+
+    def is_parked(self, pairing: Pairing) -> bool:
+        """Return whether the client has its input requests, and has yet to come back."""
+        return pairing.number in self._parked
+
+    def are_reported_by(self, peer: Peer, token: Any) -> bool:
+        """Return whether a progress token is that of a question that a client was asked itself.
+
+        At 2026-07-28 an input request has no progress.
+        """
+        tokens = (
+            meta_of(request).get(PROGRESS_TOKEN)
+            for pairing in {*self._by_id.values()}
+            if pairing.call.peer is peer
+            for asked, request in pairing.questions.items()
+            if isinstance(asked, int)
+        )
+        return token is not None and any(
+            type(each) is type(token) and each == token for each in tokens
+        )
+
+    def responded(self, event: ClientResponseReceived, now: float) -> None:
+        """Pass on the response of a client, or that there is none."""
+        pairing = self._pairings.of_call(event.call)
+        request = None if pairing is None else pairing.questions.pop(event.request_id, None)
+        if request is None:
+            return
+        del self._by_id[request.id]
+        client = self._upstream.client
+        try:
+            client.respond(request.id, event.result(), now=now)
+        except JsonRpcError as error:
+            client.respond_exception(request.id, error, now=now)
+        except CallError as error:
+            text = f"The client did not respond: {error}"
+            refusal = JsonRpcError(jsonrpc.INTERNAL_ERROR, text)
+            client.respond_exception(request.id, refusal, now=now)
+
+    def came_back(self, call: ServerCall, state: Mapping[str, Any], now: float) -> Parked | None:
+        """Take the input of a client of 2026-07-28, and continue its pairing with this call.
+
+        Args:
+            call: the call with which the client came back.
+            state: the state that it was given.
+            now: the current time in seconds, on the clock of both machines.
+
+        Returns:
+            The pairing as it was parked; None if the state is of none of this relay.
+        """
+        is_ours = (state.get(SERVER), state.get(RELAY)) == (self._name, self._token)
+        parked = self._parked.pop(state.get(PARKED, 0), None) if is_ours else None
+        if parked is None:
+            return None
+        pairing = parked.pairing
+        self._pairings.resume(pairing, call)
+        for name, response in call.handler_input.input_responses.items():
+            request = pairing.questions.pop(name, None)
+            if request is not None:
+                del self._by_id[request.id]
+                self._upstream.client.respond(request.id, response, now=now)
+        if parked.ended is None and pairing.questions:  # it came without, or there is more by now
+            self._asking.setdefault(pairing, now)
+        return parked
+
+    def refuse(self, pairing: Pairing, now: float) -> None:
+        """Give up the server requests that the client of a call has not answered.
+
+        Those that name no call may be of another call, which would wait for the answer.
+        """
+        self._asking.pop(pairing, None)
+        gone = JsonRpcError(jsonrpc.INTERNAL_ERROR, "The client that was asked has left its call")
+        for request in pairing.questions.values():
+            self._by_id.pop(request.id, None)
+            self._upstream.client.respond_exception(request.id, gone, now=now)
+
+    # The time
+
+    def next_deadline(self) -> float:
+        """Return when to send input requests, or to give up a client; math.inf for never."""
+        waiting = (*self._asking.values(), *(each.until for each in self._parked.values()))
+        return min(waiting, default=math.inf)
+
+    def ask_now(self, now: float) -> None:
+        """Send the input requests of all clients that wait for them, which ends their calls."""
+        for pairing in tuple(self._asking):
+            del self._asking[pairing]
+            self._park(pairing, now)
+
+    def _park(self, pairing: Pairing, now: float) -> None:
+        wanted = islice(pairing.questions.items(), self._limits.max_batch_messages)
+        asked = {str(name): InputRequest(each.method, each.params or {}) for name, each in wanted}
+        call = pairing.call
+        state = {SERVER: self._name, RELAY: self._token, PARKED: pairing.number}
+        call.respond(InputRequired(asked, state), now=now)
+        self._pairings.leave(call)
+        self._parked[pairing.number] = Parked(pairing, now + self._limits.input_timeout)
+
+    def next_late(self, now: float) -> Parked | None:
+        """Remove and return a pairing whose client did not come back in time; None without one."""
+        late = next((each for each in self._parked.values() if each.until <= now), None)
+        return None if late is None else self._parked.pop(late.pairing.number)

@@ -1,0 +1,259 @@
+"""The subscriptions of clients to lists and resources, and those at the upstream server.
+
+There is one subscription at the upstream server for all clients of a resource. A client gets the
+confirmation of its own one when the upstream server has agreed, which it does per resource.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any
+
+import attrs
+
+from ..codecs import json
+from ..errors import JsonRpcError, LocalProtocolError
+from ..events import CallCompleted, CallFailed
+from ..messages import Params
+from ..meta_keys import LISTEN, UPDATED
+from .ends import Audience, Upstream
+
+LISTS = {
+    "notifications/tools/list_changed": ("tools", "toolsListChanged"),
+    "notifications/prompts/list_changed": ("prompts", "promptsListChanged"),
+    "notifications/resources/list_changed": ("resources", "resourcesListChanged"),
+}
+"""By notification of a changed list: the capability, and the name in ``subscriptions/listen``."""
+
+SUBSCRIBE, UNSUBSCRIBE = "resources/subscribe", "resources/unsubscribe"
+
+_CONFIRM_TIMEOUT = 5.0
+"""Seconds that the subscription of a client waits for the upstream server to agree to it."""
+
+_LISTEN_AGAIN = 5.0
+"""Seconds after the upstream server has ended a subscription until the relay subscribes again."""
+
+Confirm = Callable[[Collection[str], float], object]
+"""Takes the resources to which the upstream server has agreed, and the time."""
+
+
+@attrs.define(eq=False)
+class _Unconfirmed:
+    """A subscription of a client that waits for the response of the upstream server."""
+
+    uris: set[str]
+    waiting: set[str]
+    """Those of which the upstream server has said nothing yet."""
+    confirm: Confirm
+    due: float
+    """Until when to wait; then the upstream server is taken to agree."""
+
+
+@attrs.define(eq=False)
+class Subscriptions:
+    """Keeps the subscriptions at the upstream server as the clients need them."""
+
+    _upstream: Upstream
+    _audience: Audience
+    _listeners: dict[str, int] = attrs.field(factory=dict[str, int], init=False)
+    """At 2026-07-28: calls that listen, by URI of a resource; lists have the name ``""``."""
+    _listens_again: float = attrs.field(default=math.inf, init=False)
+    """When to replace the listeners that the upstream server has ended."""
+    _unanswered: dict[int, set[str]] = attrs.field(factory=dict[int, set[str]], init=False)
+    """By upstream call: the resources whose subscription has had no response yet."""
+    _unconfirmed: list[_Unconfirmed] = attrs.field(factory=list[_Unconfirmed], init=False)
+    _acknowledged: dict[int, bool] = attrs.field(factory=dict[int, bool], init=False)
+    """The listeners of which the upstream server has said what they get, and if that is any."""
+    _declined: set[str] = attrs.field(factory=set[str], init=False)
+    """``""`` if the upstream server has completed a listener for lists that gets nothing."""
+    _missed: set[str] = attrs.field(factory=set[str], init=False)
+    """What may have changed while it was not subscribed to: names as in ``_listeners``."""
+    _subscribed: set[str] = attrs.field(factory=set[str], init=False)
+    """Before 2026-07-28: the resources to which the upstream session is subscribed."""
+
+    def connected(self, now: float, *, is_first: bool) -> None:
+        """Subscribe in a new upstream session; tell of what may have changed before."""
+        self._declined.clear()
+        self._lose()
+        self.follow(now)
+        if not is_first and "" not in self._listeners:
+            self._tell_changed("", now)
+
+    def upstream_closed(self) -> None:
+        """Forget what the calls of the closed client listened to: another one follows."""
+        self._missed.update(self._listeners)
+        self._listeners.clear()
+        self._acknowledged.clear()
+        self._lose()
+
+    def _lose(self) -> None:
+        """Forget the subscriptions that have ended with the upstream session."""
+        self._missed |= self._subscribed
+        self._subscribed.clear()
+        self._unanswered = {
+            handle: uris for handle, uris in self._unanswered.items() if handle in self._listening
+        }
+
+    @property
+    def _listening(self) -> set[int]:
+        """The calls that listen at 2026-07-28."""
+        return set(self._listeners.values())
+
+    @property
+    def _resources(self) -> set[str]:
+        """The resources to which the clients are subscribed, or will be once it is confirmed."""
+        begun = (uri for each in self._unconfirmed for uri in each.uris)
+        return {*self._audience.resources, *begun}
+
+    # The clients
+
+    def confirm_later(self, uris: Collection[str], confirm: Confirm, now: float) -> None:
+        """Subscribe to resources, and confirm it when the upstream server has agreed to them.
+
+        Raises LocalProtocolError if it cannot be asked.
+        """
+        waiting = _Unconfirmed(set(uris), set(), confirm, now + _CONFIRM_TIMEOUT)
+        self._subscribe(uris, now)
+        waiting.waiting = waiting.uris & set[str]().union(*self._unanswered.values())
+        self._unconfirmed.append(waiting)
+        self._confirm(now)
+
+    def _confirm(self, now: float) -> None:
+        """Confirm the subscriptions that have waited for nothing else, or for too long."""
+        ready = [each for each in self._unconfirmed if not each.waiting or each.due <= now]
+        for each in ready:
+            self._unconfirmed.remove(each)
+            each.confirm(each.uris, now)
+        if ready:
+            self.drop_unused(now)  # of clients that have left meanwhile
+
+    def follow(self, now: float) -> None:
+        """Subscribe to the lists, and to the resources of the clients, where that is missing."""
+        assert self._upstream.is_known, "the owner calls connected() first"
+        self._listens_again = math.inf
+        if not self._upstream.is_ready:
+            return  # connected() is called again, or there is another client
+        lists = {
+            name: True
+            for capability, name in LISTS.values()
+            if self._upstream.offers(capability, "listChanged")
+        }
+        try:
+            is_missing = "" not in self._listeners and "" not in self._declined
+            if self._upstream.listens and lists and is_missing:
+                self._listen({""}, lists, now)
+            if self._upstream.offers("resources", "subscribe"):
+                self._subscribe(self._resources, now)
+        except LocalProtocolError:  # too many calls are running
+            self._listens_again = now + _LISTEN_AGAIN
+
+    def drop_unused(self, now: float) -> None:
+        """End the subscriptions to the resources to which no client is subscribed."""
+        used = self._resources
+        self._missed &= {"", *used}
+        for name in [name for name in self._listeners if name and name not in used]:
+            handle = self._listeners.pop(name)
+            if handle not in self._listening:
+                self._unanswered.pop(handle, None)
+                self._acknowledged.pop(handle, None)
+                self._upstream.client.cancel(handle, "no client is subscribed", now=now)
+        for uri in self._subscribed - used if self._upstream.is_ready else ():
+            try:
+                self._upstream.client.call(UNSUBSCRIBE, {"uri": uri}, now=now)
+            except LocalProtocolError:  # too many calls are running; the next change tries again
+                return
+            self._subscribed.discard(uri)
+
+    def _tell_changed(self, name: str, now: float) -> None:
+        """Tell the clients that a resource, or lists, may have changed meanwhile."""
+        if name:
+            self._audience.tell(UPDATED, {"uri": name}, now)
+            return
+        self._missed.discard("")
+        for method, (capability, _) in LISTS.items():
+            if self._upstream.offers(capability, "listChanged"):
+                self._audience.tell(method, None, now)
+
+    # The upstream server
+
+    def _subscribe(self, uris: Iterable[str], now: float) -> None:
+        """Make the upstream server report changes of resources."""
+        new = sorted({*uris} - self._listeners.keys() - self._subscribed)
+        if self._upstream.listens:
+            if new:
+                handle = self._listen(new, {"resourceSubscriptions": new}, now)
+                self._unanswered[handle] = set(new)
+            return
+        for uri in new:
+            handle = self._upstream.client.call(SUBSCRIBE, {"uri": uri}, now=now)
+            self._unanswered[handle] = {uri}
+            self._subscribed.add(uri)
+
+    def _listen(self, names: Iterable[str], wanted: Mapping[str, Any], now: float) -> int:
+        handle = self._upstream.client.call(LISTEN, {"notifications": dict(wanted)}, now=now)
+        self._listeners.update(dict.fromkeys(names, handle))
+        return handle
+
+    def subscribed(self, uri: str) -> None:
+        """Record that the call of a client has subscribed to a resource, before 2026-07-28."""
+        self._subscribed.add(uri)
+
+    def listening(self, handle: int, params: Params, now: float) -> None:
+        """Take the acknowledgement of a listener: what it gets."""
+        if handle in self._acknowledged:  # the client has sent it again
+            again = {name for name, listener in self._listeners.items() if listener == handle}
+            self._missed |= again
+            self._unanswered[handle] = again - {""}
+        honoured = json.as_object(params.get("notifications")) or {}
+        self._acknowledged[handle] = any(honoured.values())
+        agreed = honoured.get("resourceSubscriptions")
+        named = agreed if json.is_array(agreed) else []
+        uris = {uri for uri in named if isinstance(uri, str)}
+        self._answered(handle, uris, now)
+        if "" in self._missed and self._listeners.get("") == handle:
+            self._tell_changed("", now)
+
+    def ended(self, handle: int, event: CallCompleted | CallFailed, now: float) -> None:
+        """Take the end of a call that subscribed or listened; other calls have no effect."""
+        gets_any = self._acknowledged.pop(handle, True)
+        names = [name for name, listener in self._listeners.items() if listener == handle]
+        for name in names:
+            del self._listeners[name]
+        is_refused = isinstance(event, CallFailed) and isinstance(event.error, JsonRpcError)
+        agreed = () if is_refused else self._unanswered.get(handle, ())
+        self._answered(handle, agreed, now)
+        if not gets_any and isinstance(event, CallCompleted):
+            # Again it would get nothing. Of resources the same server may agree to others.
+            self._declined |= {""} & {*names}
+        elif names and not is_refused:
+            self._missed.update(names)
+            self._listens_again = min(self._listens_again, now + _LISTEN_AGAIN)
+
+    def _answered(self, handle: int, agreed: Collection[str], now: float) -> None:
+        """Take the response of the upstream server to a subscription."""
+        uris = self._unanswered.pop(handle, set())
+        refused = uris.difference(agreed)
+        for each in self._unconfirmed:
+            each.waiting -= uris
+            each.uris -= refused
+        for uri in refused:
+            self._listeners.pop(uri, None)
+            self._subscribed.discard(uri)
+        self._confirm(now)
+        for uri in sorted(self._missed & uris):
+            self._missed.discard(uri)
+            if uri not in refused:
+                self._tell_changed(uri, now)
+
+    # The time
+
+    def next_deadline(self) -> float:
+        """Return when to call :meth:`handle_timeout`; math.inf for never."""
+        return min((self._listens_again, *(each.due for each in self._unconfirmed)))
+
+    def handle_timeout(self, now: float) -> None:
+        """Confirm what has waited for too long, and subscribe again."""
+        self._confirm(now)
+        if self._listens_again <= now:
+            self.follow(now)

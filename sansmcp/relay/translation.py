@@ -1,0 +1,168 @@
+"""Parameters and results, as the other end of a relay has them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..codecs import json, jsonrpc
+from ..errors import JsonRpcError, LocalProtocolError
+from ..events import CallCompleted, CallFailed
+from ..input_required import REQUEST_STATE, ROUND_PARAMS, InputRequest, InputRequired
+from ..messages import Params
+from ..meta_keys import LOG_LEVEL, OWN_META, SERVER_INFO, SUBSCRIPTION_ID
+from ..revisions import Revision
+from ..server_call import ServerCall
+from ..tasks import EXTENSION
+
+SERVER, RELAY, PARKED = "server", "relay", "parked"
+"""Members of the signed state of a client: the upstream server that needs the input, and if the
+upstream call is still open, which relay has it, and which pairing there. Relays of several
+processes may have the same key, and one that was started again has that of the earlier one.
+"""
+
+PROGRESS_TOKEN = "progressToken"
+
+_ITEMS = {
+    "tools/list": "tools",
+    "prompts/list": "prompts",
+    "resources/list": "resources",
+    "resources/templates/list": "resourceTemplates",
+}
+"""By method: the member of its result that is a list."""
+
+
+def without_tasks(capabilities: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the capabilities of a client without those for tasks, which the relay follows."""
+    extensions = json.as_object(capabilities.get("extensions")) or {}
+    if "tasks" not in capabilities and EXTENSION not in extensions:
+        return capabilities
+    kept = {name: value for name, value in capabilities.items() if name != "tasks"}
+    others = {name: value for name, value in extensions.items() if name != EXTENSION}
+    return {**kept, "extensions": others}
+
+
+def given(params: Params | None) -> Params | None:
+    """Return parameters without what belongs to the conversation that they came in."""
+    if params is None:
+        return None
+    given = {name: value for name, value in params.items() if name not in ROUND_PARAMS}
+    meta = json.as_object(given.pop("_meta", None)) or {}
+    kept = {name: value for name, value in meta.items() if name not in (*OWN_META, SUBSCRIPTION_ID)}
+    return {**given, "_meta": kept} if kept else given
+
+
+def with_level(params: Params | None, level: str | None) -> Params:
+    """Return parameters with a log level."""
+    given = params or {}
+    meta = json.as_object(given.get("_meta")) or {}
+    return {**given, "_meta": {**meta, LOG_LEVEL: level}}
+
+
+def respond(
+    call: ServerCall, event: CallCompleted | CallFailed, server: str | None, now: float
+) -> str | None:
+    """Respond to the call of a client as the upstream server did.
+
+    Args:
+        call: the call of the client.
+        event: the end of the upstream call.
+        server: the name of the upstream server.
+        now: the current time in seconds, on the machine's clock.
+
+    Returns:
+        What of it could not be relayed, a text for a log; None if nothing is lost.
+    """
+    if isinstance(event, CallCompleted):
+        try:
+            call.respond(_result_for(call.peer.revision, event.result, server), now=now)
+        except LocalProtocolError as error:
+            return _respond_in_part(call, event.result, server, error, now)
+    elif isinstance(event.error, JsonRpcError):
+        failed = event.error
+        try:
+            call.respond_error(failed.code, failed.message, failed.data, now=now)
+        except LocalProtocolError as error:
+            call.respond_error(failed.code, failed.message, now=now)
+            return f"The data of an error of the upstream server cannot be sent: {error}"
+    else:
+        text = f"The upstream server gave no result: {event.error}"
+        call.respond_error(jsonrpc.INTERNAL_ERROR, text, now=now)
+    return None
+
+
+def _respond_in_part(
+    call: ServerCall, result: Any, server: str | None, error: LocalProtocolError, now: float
+) -> str:
+    """Respond where the result is not JSON, such as NaN, and return what is missing.
+
+    A list has its other items then; the result of a tool becomes an error of the tool.
+    """
+    text = f"The result of the upstream server cannot be sent: {error}"
+    members = json.as_object(result) or {}
+    name = _ITEMS.get(call.request.method)
+    items = members.get(name) if name is not None else None
+    if json.is_array(items) and name is not None:
+        kept = [item for item in items if _is_json(item)]
+        try:
+            call.respond(_result_for(call.peer.revision, {**members, name: kept}, server), now=now)
+        except LocalProtocolError:  # the fault is beside the items
+            pass
+        else:
+            return f"{len(items) - len(kept)} of {len(items)} {name} were left out: {error}"
+    if call.request.method == "tools/call" and not _is_json(result):
+        content = [{"type": "text", "text": text}]
+        failed = {"content": content, "isError": True}
+        kind = {"resultType": "complete"} if call.peer.revision.result_type else {}
+        call.respond({**failed, **kind}, now=now)
+    else:
+        call.respond_error(jsonrpc.INTERNAL_ERROR, text, now=now)
+    return text
+
+
+def _is_json(value: Any) -> bool:
+    try:
+        json.encode(value)
+    except LocalProtocolError:
+        return False
+    return True
+
+
+def _result_for(revision: Revision, result: Any, server: str | None) -> Any:
+    """Return a result as a client of this revision gets it.
+
+    Raises:
+        LocalProtocolError: the result asks for input in a way that the revision does not have.
+    """
+    members = json.as_object(result) or {}
+    kind = members.get("resultType")
+    if kind == "complete" and not revision.result_type:
+        return _without_server_info(members)
+    if kind == "input_required" and revision.result_type:
+        return _input_required(members, server)
+    return result
+
+
+def _without_server_info(members: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a result of 2026-07-28 without the members that older revisions do not have."""
+    given = {name: value for name, value in members.items() if name != "resultType"}
+    meta = json.as_object(given.get("_meta"))
+    if meta is not None and SERVER_INFO in meta:
+        given["_meta"] = {name: value for name, value in meta.items() if name != SERVER_INFO}
+        if not given["_meta"]:
+            del given["_meta"]
+    return given
+
+
+def _input_required(members: Mapping[str, Any], server: str | None) -> InputRequired:
+    """Return the input requests of the upstream server, with its state inside that of our own.
+
+    The state has the name of the server, so that no other one gets it.
+    """
+    requests: dict[str, InputRequest] = {}
+    for name, given in (json.as_object(members.get("inputRequests")) or {}).items():
+        request = json.as_object(given) or {}
+        requests[name] = InputRequest(request.get("method", ""), request.get("params", {}))
+    states = {name: members[name] for name in (REQUEST_STATE,) if name in members}
+    state = {SERVER: server, **states}
+    return InputRequired(requests, state)
