@@ -9,6 +9,7 @@ and its HTTP response.
 from __future__ import annotations
 
 import enum
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import TypeAlias
@@ -19,6 +20,9 @@ import attrs
 from .codecs.headers import Headers, by_name
 from .errors import LocalProtocolError
 from .types import FastEnum, Value, elide, hide_credentials, hide_secrets
+
+_PLAIN_PATH = re.compile(rb"[A-Za-z0-9_.~/-]*")
+"""A path without a character that could need an escape."""
 
 _HARMLESS_HEADERS = frozenset(
     (
@@ -328,7 +332,7 @@ def quoted_path(path: bytes) -> bytes:
 
     Source: RFC 3986 section 3.3.
     """
-    return quote(path, "/!$&'()*+,;=:@").encode()
+    return path if _PLAIN_PATH.fullmatch(path) else quote(path, "/!$&'()*+,;=:@").encode()
 
 
 def _authority(url: Url) -> str:

@@ -182,7 +182,8 @@ class TimerTable:
 
     def next_deadline(self) -> float | None:
         """Return the earliest deadline, or None if no timer is set."""
-        self._place()
+        if self._unplaced:
+            self._place()
         while self._heap:
             when, serial = self._heap[0]
             key = self._keys.get(serial)

@@ -38,6 +38,8 @@ class AsgiApp:
         self._name = name
         self._grace = graceful_timeout
         self._servings: dict[Hashable, HttpServing] = {}
+        self._last: HttpServing | None = None
+        """The one of the last request, unless it has ended."""
 
     def __repr__(self) -> str:
         return f"<AsgiApp {self._name!r}>"
@@ -91,12 +93,20 @@ class AsgiApp:
         await send({"type": "lifespan.shutdown.complete"})
 
     def _serving(self) -> HttpServing:
+        last = self._last
+        if last is not None and last.loop.is_here():
+            return last
         key = current_loop().key
         serving = self._servings.get(key)
         if serving is None:
-            forget = partial(self._servings.pop, key)
+            forget = partial(self._forget, key)
             serving = self._servings[key] = HttpServing(self._new_parts(), forget)
+        self._last = serving
         return serving
+
+    def _forget(self, key: Hashable) -> None:
+        if self._servings.pop(key) is self._last:
+            self._last = None
 
 
 @explains(DriverOptions, sansmcp.ServerOptions)

@@ -246,6 +246,8 @@ class Tools(App):
                 options = attrs.evolve(options, task=self._task_rule)
             if restartable:
                 options = attrs.evolve(options, restartable=self._is_restartable)
+            if needed:
+                options = attrs.evolve(options, scopes=self._scopes_of)
             self.options["tools/call"] = options
             return function
 
@@ -560,10 +562,8 @@ class Tools(App):
 
     def _serve_tools(self) -> None:
         self.handler("tools/list", inline=True)(partial(self._list, "tools", self._tools))
-        handle = self.handler(
-            "tools/call", inline=self._runs_inline(self._tool_of), scopes=self._scopes_of
-        )
-        handle(self._call_tool)
+        inline = self._runs_inline(self._tool_of)
+        self.handler("tools/call", inline=inline)(self._call_tool)
 
     def _serve_resources(self) -> None:
         # Skills look at files, which takes a thread.

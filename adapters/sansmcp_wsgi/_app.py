@@ -92,6 +92,8 @@ class _Exchange(Iterator[bytes]):
         self._environ = environ
         self._exchange = driver.core.open_exchange(self)
         self._is_woken = False
+        self._body: bytes | None = None
+        """That of a response that is taken in one piece, until it is yielded."""
 
     def wake(self) -> None:
         self._is_woken = True
@@ -118,20 +120,38 @@ class _Exchange(Iterator[bytes]):
 
     def _read(self) -> None:
         self._feed(_head(self._environ))
+        length = int(self._environ.get("CONTENT_LENGTH") or 0)
         for data in _body(self._environ):
             if self._exchange.is_done:
                 break
+            if len(data) == length:
+                self._feed_body(data)
+                return
             self._feed(sansmcp.BodyData(data))
         self._feed(sansmcp.BodyEnd())
 
     def _begin(self, start_response: StartResponse) -> None:
-        effect = self._next_effect()
-        if not isinstance(effect, SendHead):
+        if self._exchange.is_done and (response := self._take_response()) is not None:
+            head, self._body = response
+        elif isinstance(effect := self._next_effect(), SendHead):
+            head = effect.head
+        else:
             raise ConnectionAbortedError("There is no response")
-        fields = [(name.decode(), value.decode("latin-1")) for name, value in effect.head.headers]
-        start_response(f"{effect.head.status} ", fields)
+        fields = [(name.decode(), value.decode("latin-1")) for name, value in head.headers]
+        start_response(f"{head.status} ", fields)
+
+    def _take_response(self) -> tuple[sansmcp.ResponseHead, bytes] | None:
+        with self._driver.moved:
+            response = self._driver.core.next_response_of(self._exchange)
+            self._driver.run_pending()
+            return response
 
     def __next__(self) -> bytes:
+        if self._body is not None:  # the whole one; nothing is left when it was yielded
+            body, self._body = self._body, b""
+            if body:
+                return body
+            raise StopIteration
         match self._next_effect():
             case SendBody(data):
                 return data
@@ -142,7 +162,8 @@ class _Exchange(Iterator[bytes]):
 
     def close(self) -> None:
         """End the exchange, whether its response is complete or not. The WSGI server calls this."""
-        self._feed(sansmcp.ConnectionLost())
+        if self._body is None:
+            self._feed(sansmcp.ConnectionLost())
 
     def _next_effect(self) -> ExchangeEffect:
         with self._driver.moved:
@@ -155,6 +176,11 @@ class _Exchange(Iterator[bytes]):
     def _feed(self, part: RequestPart) -> None:
         with self._driver.moved:
             self._driver.core.receive_part(self._exchange, part, now=time.monotonic())
+            self._driver.run_pending()
+
+    def _feed_body(self, body: bytes) -> None:
+        with self._driver.moved:
+            self._driver.core.receive_body(self._exchange, body, now=time.monotonic())
             self._driver.run_pending()
 
 

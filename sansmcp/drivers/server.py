@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
+from types import CoroutineType
 from typing import Any, TypeGuard, cast
 
 from ..app import Handler, is_async
@@ -471,4 +472,7 @@ def _nothing() -> None:
 
 
 def _is_awaitable(result: object) -> TypeGuard[Awaitable[Any]]:
-    return isinstance(result, Awaitable)
+    # The check of an abstract class takes longer, and most results are one of these two.
+    return type(result) is not dict and (
+        type(result) is CoroutineType or isinstance(result, Awaitable)
+    )

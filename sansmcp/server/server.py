@@ -92,6 +92,7 @@ from .validation import (
     check_common,
     check_content_length,
     check_mcp_path,
+    marks_of_post,
 )
 
 if TYPE_CHECKING:
@@ -176,6 +177,8 @@ class Server(StoreCompletions):
         """What other instances publish, which is followed from the first request on."""
         self._authenticating: dict[ServerExchange, bytes | None] = {}
         """The requests that wait for ``authenticated()``, with the bodies that are complete."""
+        self._checked_marks: tuple[object, ...] | None = None
+        """The marks of the last POST to the MCP path that has passed the checks of heads."""
         self._exchange_ids: Iterator[int] = itertools.count(1)
         self.observer = self._core.observer
         """What watches this server, from its settings ``trace`` and ``observer``; None: nothing."""
@@ -795,7 +798,8 @@ class Server(StoreCompletions):
 
     def _receive_head(self, exchange: ServerExchange, head: RequestHead) -> None:
         self._begin(exchange, head)
-        resource = self._core.options.protected_resource
+        if not exchange.has_checked_head:
+            exchange.has_checked_head = self._is_like_checked(head)
         if not exchange.has_checked_head and self._is_for_all(exchange, head):
             return
         if self._publications is not None:
@@ -805,9 +809,13 @@ class Server(StoreCompletions):
             return
         # First of all, so that a page of another site cannot find out if credentials are valid.
         self._check_common(exchange, head)
-        exchange.uses_dpop = check_credentials(resource, head)
+        exchange.uses_dpop = check_credentials(self._core.options.protected_resource, head)
         self._authenticating[exchange] = None
         self._core.effects.append(Authenticate(exchange, head))
+
+    def _is_like_checked(self, head: RequestHead) -> bool:
+        """Return True for a POST that, but for its length, is checked as the last one was."""
+        return head.method == b"POST" and marks_of_post(head) == self._checked_marks
 
     def _is_for_all(self, exchange: ServerExchange, head: RequestHead) -> bool:
         """Return True for a request that needs no credentials, after the checks of its own."""
@@ -834,6 +842,8 @@ class Server(StoreCompletions):
         if not exchange.has_checked_head:
             check_mcp_path(RequestContext(self._endpoint, head))
             exchange.has_checked_head = True
+            if head.method == b"POST":
+                self._checked_marks = marks_of_post(head)
         length = check_content_length(head, self._core.max_request_bytes)
         if self._legacy is not None and names_session_early(head, length):
             self._legacy.streamable_http.check_head(exchange, head)

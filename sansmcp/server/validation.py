@@ -142,6 +142,16 @@ def validate_content_type(context: RequestContext) -> None:
         raise refusals.NOT_JSON()
 
 
+def marks_of_post(head: RequestHead) -> tuple[object, ...]:
+    """Return everything in the head of a POST on which its path and these validators depend.
+
+    The announced length is not included.
+    """
+    values = head.values
+    origin, types = values(b"origin"), values(b"content-type")
+    return head.target, head.root, values(b"host"), origin, values(b"accept"), types
+
+
 COMMON: tuple[Validator, ...] = (validate_host_and_origin, validate_content_length)
 """The validators of every path and transport."""
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
+import sys
 from contextvars import ContextVar
 
 import pytest
@@ -55,6 +57,77 @@ def test_time_limits(run: Run) -> None:
         assert await loop.within(float("inf"), event.wait)
 
     run(main)
+
+
+def test_the_work_within_a_limit_goes_on_as_if_it_were_awaited(run: Run) -> None:
+    steps: list[str] = []
+
+    async def main() -> None:
+        loop = current_loop()
+
+        async def nothing() -> None:
+            steps.append("done")
+
+        async def fail(waits: int) -> None:
+            for _ in range(waits):
+                await loop.checkpoint()
+            raise ValueError(waits)
+
+        async def clean_up() -> None:
+            try:
+                await loop.event().wait()
+            finally:
+                steps.append("cleaned up")
+
+        async def wait_twice() -> None:
+            await loop.checkpoint()
+            steps.append("waited")
+            await loop.event().wait()
+
+        assert await loop.within(PATIENCE, nothing)
+        for waits in range(3):
+            with pytest.raises(ValueError, match=str(waits)):
+                await loop.within(PATIENCE, fail, waits)
+        assert not await loop.within(0.01, clean_up)
+        assert not await loop.within(0.01, wait_twice)
+
+    run(main)
+    assert steps == ["done", "cleaned up", "waited"]
+
+
+def test_work_that_waits_for_nothing_has_no_timer(run: Run) -> None:
+    async def main() -> None:
+        loop = current_loop()
+
+        async def sleepless() -> bool:
+            return await loop.within(-1, nothing)
+
+        async def nothing() -> None:
+            """Return at once."""
+
+        assert await sleepless()
+
+    run(main)
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="there it runs in a task of its own")
+def test_work_within_a_limit_that_is_dropped_is_closed() -> None:
+    closed: list[bool] = []
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(PATIENCE)
+        finally:
+            closed.append(True)
+
+    async def main() -> None:
+        dropped = current_loop().within(PATIENCE, work)
+        dropped.send(None)
+        assert not closed
+        dropped.close()
+        assert closed
+
+    asyncio.run(main())
 
 
 def test_a_cancellation_is_not_lost_as_the_work_ends(run: Run) -> None:

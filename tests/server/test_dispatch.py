@@ -2,14 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import json
+from collections.abc import Callable, Iterable, Sequence
+from typing import ClassVar
 
 import pytest
 
-from sansmcp import BodyData, BodyEnd, Limits, RequestHead, SecurityPolicy
+from sansmcp import BodyData, BodyEnd, Limits, ProtectedResource, RequestHead, SecurityPolicy
 from sansmcp.events import CallReceived
+from sansmcp.revisions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
+from sansmcp.server.cors import is_preflight
+from sansmcp.server.era_choice import is_http_sse
+from sansmcp.server.health import is_health_request
 from sansmcp.server.legacy.session_validation import VALIDATORS
-from sansmcp.server.validation import MCP_PATH, POST
+from sansmcp.server.resource_metadata import is_metadata_request
+from sansmcp.server.validation import (
+    MCP_PATH,
+    POST,
+    Endpoint,
+    RequestContext,
+    check_mcp_path,
+    marks_of_post,
+)
 
 from .harness import (
     BOTH,
@@ -275,3 +289,84 @@ def test_a_server_that_shuts_down_still_hears_about_what_runs(harness: ServerHar
     harness.run_action(call.respond, {})
     assert methods(talk) == ["elicitation/create", "answer"]
     expect(harness.get(session), 503, "shutting_down")
+
+
+RESOURCE = ProtectedResource(
+    resource="https://a.example/mcp", authorization_servers=("https://b.example",)
+)
+
+GOOD = {
+    "host": "localhost",
+    "origin": None,
+    "accept": BOTH,
+    "content-type": JSON,
+    "content-length": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("changed", "target", "root", "status"),
+    [
+        ({}, "/mcp", "", 200),
+        ({}, "/mcp?a=b", "", 200),
+        ({}, "/mcp/", "/below", 200),
+        ({}, "/elsewhere", "", 404),
+        ({}, "/healthz", "", 405),
+        ({"host": "evil.example"}, "/mcp", "", 403),
+        ({"origin": "http://evil.example"}, "/mcp", "", 403),
+        ({"accept": "text/html"}, "/mcp", "", 406),
+        ({"content-type": "text/plain"}, "/mcp", "", 415),
+        ({"content-length": "10000"}, "/mcp", "", 413),
+        ({"host": None}, "/mcp", "", 403),
+        ({"content-type": None}, "/mcp", "", 415),
+    ],
+)
+def test_a_head_after_one_that_has_passed_is_checked_as_the_first(
+    changed: dict[str, str | None], target: str, root: str, status: int
+) -> None:
+    harness = ServerHarness(
+        sessions=False, health_path="/healthz", limits=Limits(max_request_bytes=1000)
+    )
+    alone = ServerHarness(
+        sessions=False, health_path="/healthz", limits=Limits(max_request_bytes=1000)
+    )
+    body = json.dumps(initialize()).encode()
+    assert harness.send("POST", GOOD, body).status == 200
+    for each in (harness, harness, alone):
+        talk = each.send("POST", {**GOOD, **changed}, body, target=target, root=root)
+        assert talk.status == status
+        assert each.send("POST", GOOD, body).status == 200
+
+
+def test_all_that_the_checks_of_a_post_read_is_among_its_marks() -> None:
+    """Otherwise a head could pass because another one has."""
+
+    class Head(RequestHead):
+        read: ClassVar[set[bytes]] = set()
+
+        def values(self, name: bytes) -> Sequence[bytes]:
+            self.read.add(name)
+            return super().values(name)
+
+    endpoint = Endpoint(
+        path=b"/mcp",
+        versions=(*HANDSHAKE_VERSIONS, *MODERN_VERSIONS),
+        sessions=True,
+        standalone_streams=True,
+        policy=SecurityPolicy(),
+        limits=Limits(),
+        sse_path=b"/mcp",
+        health_path=b"/healthz",
+    )
+    fields = tuple((n.encode(), v.encode()) for n, v in GOOD.items() if v is not None)
+    head = Head(method=b"POST", target=b"/mcp", headers=fields)
+    marks_of_post(head)
+    marks = Head.read | {b"content-length"}
+    Head.read = set()
+    check_mcp_path(RequestContext(endpoint, head))
+    is_health_request(endpoint, head)
+    is_metadata_request(RESOURCE, head)
+    is_preflight(endpoint, head)
+    is_http_sse(endpoint, head)
+    assert Head.read <= marks
+    assert {b"host", b"accept"} <= Head.read

@@ -6,7 +6,8 @@ import asyncio
 import logging
 import math
 import sys
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Hashable
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Hashable
+from functools import partial
 from typing import Any
 
 _logger = logging.getLogger("sansmcp")
@@ -76,7 +77,7 @@ class AsyncioLoop:
         self._loop = asyncio.get_running_loop()
         self.now = self._loop.time
         """See :meth:`~sansmcp_local.Loop.now`; the method of the loop itself."""
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: dict[object, asyncio.Task[None]] = {}
         """References that keep tasks alive; asyncio itself has only weak ones."""
 
     @property
@@ -99,10 +100,20 @@ class AsyncioLoop:
 
     def spawn(self, work: Callable[..., Coroutine[Any, Any, None]], *arguments: Any) -> AsyncioTask:
         """Run an async function in a task of its own."""
-        task = self._loop.create_task(work(*arguments))
-        self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        key = object()
+        task = self._tasks[key] = self._loop.create_task(self._run(key, work, arguments))
         return AsyncioTask(task)
+
+    async def _run(
+        self, key: object, work: Callable[..., Coroutine[Any, Any, None]], arguments: Any
+    ) -> None:
+        # A callback of the task would take another step of the loop.
+        try:
+            await work(*arguments)
+        except Exception as error:
+            _logger.error("a task has failed", exc_info=error)
+        finally:
+            del self._tasks[key]
 
     def run_soon(self, work: Callable[..., object], *arguments: Any) -> None:
         """Call a function in the loop, from any thread."""
@@ -115,9 +126,15 @@ class AsyncioLoop:
         limit = None if seconds == float("inf") else max(0.0, seconds)
         if sys.version_info < (3, 11):
             return await _within(limit, asyncio.ensure_future(work(*arguments)))
+        # A timer costs more than most of these functions, which have nothing to wait for.
+        steps = work(*arguments).__await__()
+        try:
+            waits_for = next(steps)
+        except StopIteration:
+            return True
         try:
             async with asyncio.timeout(limit):
-                await work(*arguments)
+                await _Rest(waits_for, steps)
         except TimeoutError:
             return False
         return True
@@ -131,10 +148,31 @@ class AsyncioLoop:
     async def checkpoint(self) -> None:
         await asyncio.sleep(0)
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
-        self._tasks.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            _logger.error("a task has failed", exc_info=task.exception())
+
+class _Rest:
+    """The rest of an awaitable after its first step, which waits for something."""
+
+    def __init__(self, waits_for: Any, steps: Generator[Any, Any, Any]) -> None:
+        self._waits_for = waits_for
+        self._steps = steps
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        # What "yield from" does, but for the first step.
+        waits_for = self._waits_for
+        while True:
+            try:
+                value = yield waits_for
+            except GeneratorExit:
+                self._steps.close()
+                raise
+            except BaseException as error:
+                step = partial(self._steps.throw, error)
+            else:
+                step = partial(self._steps.send, value)
+            try:
+                waits_for = step()
+            except StopIteration:
+                return
 
 
 async def wait_all_shielded(futures: Collection[asyncio.Future[Any]]) -> None:

@@ -15,7 +15,7 @@ from sansmcp.http import RequestPart
 from sansmcp.types import assert_never
 
 from .._machine import ServerParts
-from ._loops import Task, current_loop
+from ._loops import Event, Task, current_loop
 from ._serving import RunningServer
 
 _logger = logging.getLogger("sansmcp")
@@ -97,7 +97,11 @@ class HttpExchange(abc.ABC):
         self._loop = serving.loop
         self._exchange = serving.core.open_exchange(self)
         self._is_reading = True
-        self._woken = self._loop.event()
+        self._has_piece = False
+        """True if a piece of the body was fed that was not known to be the last."""
+        self._is_woken = False
+        self._woken: Event | None = None
+        """Set by :meth:`wake`, while :meth:`run` waits for it."""
         self._watch: Task | None = None
 
     @property
@@ -131,6 +135,14 @@ class HttpExchange(abc.ABC):
         await self.send_body(data)
         await self.send_end()
 
+    async def send_response(self, head: sansmcp.ResponseHead, body: bytes) -> None:
+        """Send a complete response."""
+        await self.send_head(head)
+        if body:
+            await self.send_last(body)
+        else:
+            await self.send_end()
+
     async def wait_disconnected(self) -> None:
         """Return when the client has disconnected.
 
@@ -150,22 +162,37 @@ class HttpExchange(abc.ABC):
             the connection, so that the client does not take it for complete.
         """
         self._serving.exchanges += 1
+        is_complete: bool | None = None
         try:
             self._feed(head)
-            while True:
-                effect = self._serving.core.next_effect_of(self._exchange)
-                if (is_complete := await self._perform(effect)) is not None:
-                    return is_complete
+            while is_complete is None:
+                if self._exchange.is_done and not self._is_reading:
+                    is_complete = await self._send_whole()
+                if is_complete is None:
+                    effect = self._serving.core.next_effect_of(self._exchange)
+                    is_complete = await self._perform(effect)
+            return is_complete
         finally:
             if self._watch is not None:
                 self._watch.cancel()
             self._serving.exchanges -= 1
-            self._feed(sansmcp.ConnectionLost())
+            if not is_complete:
+                self._feed(sansmcp.ConnectionLost())
             self._serving.run_pending()
 
     def wake(self) -> None:
         """Record that there is something to send. The server calls this."""
-        self._woken.set()
+        self._is_woken = True
+        if self._woken is not None:
+            self._woken.set()
+
+    async def _send_whole(self) -> bool | None:
+        """Send the response in one piece, as :meth:`_perform` does; None if it has begun."""
+        response = self._serving.core.next_response_of(self._exchange)
+        if response is None:
+            return None
+        self._serving.run_pending()
+        return await self._send(self.send_response, *response)
 
     async def _perform(self, effect: ExchangeEffect | Idle) -> bool | None:
         """Perform an effect. Return the result of :meth:`run`, or None if the exchange goes on."""
@@ -214,7 +241,12 @@ class HttpExchange(abc.ABC):
             self._is_reading = False
             self._feed(sansmcp.ConnectionLost())
         else:
+            is_whole = not self._has_piece and self.is_read
             self._is_reading = bool(data) and not self.is_read
+            if is_whole:
+                self._serving.core.receive_body(self._exchange, data, now=self._loop.now())
+                return
+            self._has_piece = True
             if data:
                 self._feed(sansmcp.BodyData(data))
             if not self._is_reading:
@@ -226,10 +258,15 @@ class HttpExchange(abc.ABC):
 
     async def _wait(self) -> None:
         """Wait for something to send."""
-        if self._watch is None and not self._woken.is_set():
-            self._watch = self._loop.spawn(self._watch_client)
-        await self._woken.wait()
-        self._woken = self._loop.event()
+        if self._watch is None and not self._is_woken:
+            await self._loop.checkpoint()  # most handlers respond meanwhile
+        if not self._is_woken:
+            if self._watch is None:
+                self._watch = self._loop.spawn(self._watch_client)
+            self._woken = self._loop.event()
+            await self._woken.wait()
+            self._woken = None
+        self._is_woken = False
 
     async def _watch_client(self) -> None:
         with suppress(OSError):
