@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import TypeAlias
 
@@ -45,6 +46,12 @@ def parse_networks(networks: Iterable[str]) -> tuple[Network, ...]:
         raise LocalProtocolError(
             f"trusted_proxies takes addresses and networks such as '10.0.0.0/8': {error}"
         ) from None
+
+
+@lru_cache(maxsize=4)  # the settings of the servers of a process
+def trusted_networks(networks: tuple[str, ...]) -> tuple[Network, ...]:
+    """Do as ``parse_networks()``, once for each setting."""
+    return parse_networks(networks)
 
 
 def client_address(head: RequestHead, peer: str | None, trusted: tuple[Network, ...]) -> str:

@@ -22,7 +22,7 @@ from ..messages import Message, Request, RequestId
 from ..rates import RateLimit, TokenBuckets
 from ..timers import Timer
 from . import refusals
-from .addresses import client_address
+from .addresses import client_address, trusted_networks
 from .core import ServerCore
 from .exchange import ServerExchange
 
@@ -141,7 +141,8 @@ def client_of(core: ServerCore, exchange: ServerExchange) -> str:
     connection = getattr(exchange.driver, "connection", None)
     peer = None if connection is None else connection.peer
     address = None if peer is None else peer[0]
-    return f"{_ADDRESS}{client_address(head, address, core.trusted_proxies)}"
+    trusted = trusted_networks(tuple(core.options.trusted_proxies))
+    return f"{_ADDRESS}{client_address(head, address, trusted)}"
 
 
 def known_client_of(core: ServerCore, exchange: ServerExchange) -> str:

@@ -25,7 +25,6 @@ from ..states import SERVER, ServerState, StopEvent, advance
 from ..timers import TimerTable
 from ..types import Drivable, Era
 from . import refusals
-from .addresses import Network, parse_networks
 from .options import ServerOptions, milliseconds_of
 from .store_health import StoreHealth
 
@@ -105,12 +104,9 @@ class ServerCore:
     effects: deque[ServerEffect] = attrs.field(factory=deque[ServerEffect], init=False)
     events: deque[ServerEvent] = attrs.field(factory=deque[ServerEvent], init=False)
     timers: TimerTable = attrs.field(factory=TimerTable, init=False)
-    _is_full: bool = attrs.field(default=False, init=False)
     store_health: StoreHealth = attrs.field(factory=StoreHealth, init=False)
     instance: str = attrs.field(default="", init=False)
     """The name of this instance among those that share the store; empty if it shares none."""
-    trusted_proxies: tuple[Network, ...] = attrs.field(init=False)
-    """The setting of that name, parsed."""
     unsent: Shares[BufferedResponse] = attrs.field(factory=Shares[BufferedResponse], init=False)
     """The unsent bytes of all exchanges."""
     gathering: dict[Gatherer, None] = attrs.field(factory=dict[Gatherer, None], init=False)
@@ -131,7 +127,6 @@ class ServerCore:
         self.observer = both(self.options.trace, self.options.observer)
         self.modern_versions = of_era(self.options.versions, Era.MODERN)
         self.handshake_versions = of_era(self.options.versions, Era.LEGACY)
-        self.trusted_proxies = parse_networks(self.options.trusted_proxies)
         if self.options.shared_store:
             self.instance = self.token()
         has_rule = self.app.options_of("tools/call").task not in (None, "never")
@@ -190,12 +185,11 @@ class ServerCore:
     def is_full(self) -> bool:
         """True if the application must take events before more is read.
 
-        Once True, it stays so until half of the events are taken. Otherwise each event taken would
-        wake every waiting driver.
+        Once a driver waits for that, it stays True until half of the events are taken. Otherwise
+        each event taken would wake every waiting driver.
         """
         limit = self.limits.max_queued_events
-        self._is_full = len(self.events) >= (limit // 2 + 1 if self._is_full else limit)
-        return self._is_full
+        return len(self.events) >= (limit // 2 + 1 if self.paused else limit)
 
     @property
     def refresh_interval(self) -> float:

@@ -252,6 +252,12 @@ class Logs:
                 interval = max(interval, share * limits.store_check_interval)
         self.core.timers.set(Timer.STORE_POLL, (key, reader), self.core.now + interval)
 
+    def stop_polling(self, key: StreamKey, reader: LogReader) -> None:
+        """Let a reader wait no more, though the log is still watched: it does something else."""
+        self.core.timers.stop(Timer.STORE_POLL, (key, reader))
+        if (watch := self._watch_of(key, reader)) is not None:
+            watch.is_waiting = False
+
     def poll_soon(self, key: StreamKey, reader: LogReader) -> None:
         """Poll a log after an interval, or when the store tells of a change, if it is watched."""
         if (watch := self._watch_of(key, reader)) is not None:

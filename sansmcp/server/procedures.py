@@ -13,8 +13,8 @@ answer:
 
 If the store fails, a read is repeated for as long as the procedure is wanted, and an append, which
 the store may have done, in any case; but for ``Limits.store_retry_timeout`` at most. Then
-StepFailedError is raised where the step was yielded. A procedure that does not catch it has lost
-messages, and the event StoreFailed says so.
+StepFailedError is raised where the step was yielded. A procedure that does not catch it, or
+sets its ``has_lost``, has lost messages; the event StoreFailed reports that.
 
 A procedure waits for one thing at a time, so it has at most one operation in flight. ``close()``
 ends it where it stands. An append that is in flight then may be done or not.
@@ -38,7 +38,15 @@ _Value = TypeVar("_Value")
 
 
 class StepFailedError(Exception):
-    """The store has failed, and the step is given up. An append may be done or not."""
+    """The store has failed, and the step is given up. An append may be done or not.
+
+    Attributes:
+        has_lost: a procedure that goes on sets it to True if it has lost messages.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.has_lost = False
 
 
 @attrs.frozen
@@ -156,11 +164,14 @@ class Procedure(LogReader):
 
     def wake(self) -> None:
         """Go on, unless an operation is in flight. The answer is WOKEN."""
+        if isinstance(self._step, Changed):
+            self._logs.stop_polling(self._step.key, self)
         if isinstance(self._step, Changed | Pause):
             self._go_on(Waited.WOKEN)
 
     def poll_store(self) -> None:
         """Go on: the time is over, or the store has told of a change. The answer is CHANGED."""
+        assert not isinstance(self._step, Read | Append), "it is polled only while it waits"
         self._go_on(Waited.CHANGED)
 
     def on_append_done(self) -> None:
@@ -181,13 +192,15 @@ class Procedure(LogReader):
         return self._step.is_repeated if isinstance(self._step, Append) else self._is_wanted()
 
     def failed(self, effect: StoreEffect) -> bool:
-        """Raise StepFailedError at the step. Returns False if the procedure does not catch it."""
-        if not self.is_over:
-            try:
-                self._advance(lambda: self._steps.throw(StepFailedError()))
-            except StepFailedError:
-                return False
-        return True
+        """Raise StepFailedError at the step. Returns False if messages are lost."""
+        if self.is_over:
+            return True
+        failure = StepFailedError()
+        try:
+            self._advance(lambda: self._steps.throw(failure))
+        except StepFailedError:
+            return False
+        return not failure.has_lost
 
     def _go_on(self, answer: AppendResult | Page | Waited | None) -> None:
         if not self.is_over:

@@ -92,7 +92,8 @@ class StoreCompletions:
             now: the current time in seconds.
         """
         self._completed(effect, now)
-        self._taken(effect, wait)
+        assert self._admission is not None, "only a rate limit takes tokens"
+        self._admission.on_taken(effect, wait)
 
     def store_failed(self, effect: StoreEffect, reason: str, *, now: float) -> None:
         """Report that a store effect failed.
@@ -108,8 +109,10 @@ class StoreCompletions:
         self._core.now = now
         self._core.store_health.failed(now)
         if isinstance(effect, StoreTake):
+            assert self._admission is not None, "only a rate limit takes tokens"
             is_lost = False
-            self._taken(effect, 0.0)  # the bucket of this instance has let the requests pass
+            # The bucket of this instance has let the requests pass.
+            self._admission.on_taken(effect, 0.0)
         else:
             is_lost = not self._logs.on_failed(effect)
         is_repeated = self._core.store_health.is_repeated(type(effect), is_lost=is_lost)
@@ -136,10 +139,6 @@ class StoreCompletions:
         """
         self._core.now = now
         self._logs.on_changed(stream)
-
-    def _taken(self, effect: StoreTake, wait: float) -> None:
-        assert self._admission is not None, "only a rate limit takes tokens"
-        self._admission.on_taken(effect, wait)
 
     def _completed(self, effect: StoreEffect, now: float) -> StoreOperation | None:
         """Record that the store works. Returns the part that gets the outcome, if there is one."""

@@ -112,8 +112,6 @@ class LegacySession(CallOwner, Session):
     """The exchanges that read streams, each with its stream."""
     _standalone: list[ResumableStream] = attrs.field(factory=lambda: [], init=False)
     """The standalone streams, the one whose reader came last at the end."""
-    _streams: dict[ResumableStream, None] = attrs.field(factory=lambda: {}, init=False)
-    """All streams that are written here and not settled, oldest first."""
     _last_id: int = attrs.field(default=0, init=False)
     _inbox: Inbox | None = attrs.field(default=None, init=False)
     _record_watch: Procedure | None = attrs.field(default=None, init=False)
@@ -277,6 +275,11 @@ class LegacySession(CallOwner, Session):
             self._core.timers.set(Timer.SESSION_IDLE, self, self._core.now + _LOOK_UP_DELAY)
 
     @property
+    def _streams(self) -> tuple[ResumableStream, ...]:
+        """The streams that are not settled, oldest first; none of a session for one request."""
+        return () if self.id is None else self.table.of_session(self.principal, self.id.reveal())
+
+    @property
     def is_busy(self) -> bool:
         """True if calls run, or exchanges read a stream."""
         return bool(self.calls or self._readers)
@@ -343,7 +346,7 @@ class LegacySession(CallOwner, Session):
         """Return a new stream of this session."""
         if not self.revision.resumption:
             return self.table.new_unstored()
-        return self.table.new(self.principal, self.id, self._streams, polling=self.revision.polling)
+        return self.table.new(self.principal, self.id, polling=self.revision.polling)
 
     def listen(self, exchange: ServerExchange) -> None:
         """Give a GET without a cursor a standalone stream.
@@ -368,12 +371,12 @@ class LegacySession(CallOwner, Session):
     def find_stream(self, name: str) -> ResumableStream:
         """Return the stream of a name. If there is none, its reader gets a refusal."""
         key = self.log_key(name)
-        return self.table.find(key, self._streams, polling=self.revision.polling)
+        return self.table.find(key, polling=self.revision.polling)
 
     def take_over(self, turn: EventId) -> ResumableStream:
         """Continue the log of a parked call after the entry of its turn."""
         key, polling = self.log_key(turn.stream), self.revision.polling
-        return self.table.take_over(key, turn.seq, self._streams, polling=polling)
+        return self.table.take_over(key, turn.seq, polling=polling)
 
     def read(
         self,
@@ -440,7 +443,7 @@ class LegacySession(CallOwner, Session):
                 stream.disconnect(self._core.retry_ms)
             stream.detach(exchange)
             exchange.stop()
-        for stream in tuple(self._streams):
+        for stream in self._streams:
             stream.close(delete_stored=delete_stored)
             self.table.discard_settled(stream)
         self._core.timers.stop(Timer.SESSION_IDLE, self)
@@ -473,7 +476,7 @@ class LegacySession(CallOwner, Session):
         """
         assert stream.key is not None, "what another instance wrote is stored"
         is_first = self._heard_stream is None
-        self.table.take_over(stream.key, seq, self._streams, polling=self.revision.polling)
+        self.table.take_over(stream.key, seq, polling=self.revision.polling)
         stream.places.update(places)
         stream.declare_writer(None)
         if stream not in self._standalone:  # it may have been written here before

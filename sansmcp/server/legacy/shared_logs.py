@@ -27,9 +27,8 @@ from itertools import islice
 
 import attrs
 
-from ...effects import StoreEffect, StoreRead
-from ...store import Entry, EntryKind, Page, StreamKey
-from ..logs import LogReader
+from ...store import AppendResult, Entry, EntryKind, Page, StreamKey
+from ..procedures import Append, Changed, Pause, Procedure, Read, StepFailedError, Steps, Waited
 from ..records import read_head, write_head
 from .stream_table import StreamTable
 
@@ -57,11 +56,22 @@ class SharedEntry:
         return cls(*read_head(data))
 
 
+@attrs.frozen
+class _Pending:
+    """An entry that was added here and is not stored yet."""
+
+    data: bytes
+    on_stored: Callable[[bool], object] | None
+    """Called when it is no longer pending."""
+
+
 @attrs.define(eq=False, repr=False)
-class SharedLog(LogReader):
+class SharedLog:
     """Adds entries to a log, and follows it if that is asked for.
 
-    It has at most one store operation in flight.
+    One procedure reads and appends in turn, so the log has at most one operation in flight. Others
+    append at any time: what was read is known up to ``cursor``, and an append that succeeds right
+    after it was found with it.
     """
 
     _table: StreamTable
@@ -78,61 +88,54 @@ class SharedLog(LogReader):
     """The data of that entry, which is read again: a store that loses the end of the log may have
     another one of that number. None if it is not known.
     """
-    _is_followed: bool = attrs.field(default=False, init=False)
     _must_read: bool = attrs.field(default=False, init=False)
     """True if others may have appended entries."""
-    _pending: dict[int, bytes] = attrs.field(factory=dict[int, bytes], init=False)
+    _pending: dict[int, _Pending] = attrs.field(factory=dict[int, _Pending], init=False)
     """The entries to append, by their numbers of this instance."""
-    _on_stored: dict[int, Callable[[bool], object]] = attrs.field(
-        factory=dict[int, "Callable[[bool], object]"], init=False
-    )
-    """By the number of a pending entry: what is called when it is no longer pending."""
-    _in_flight: tuple[Entry, ...] = attrs.field(default=(), init=False)
-    """The entries that are being appended, the oldest of the pending ones."""
-    _appended_after: int = attrs.field(default=0, init=False)
-    """The cursor when that append began."""
-    _is_reading: bool = attrs.field(default=False, init=False)
+    _appending: int = attrs.field(default=0, init=False)
+    """How many of them are being appended, the oldest."""
     _newest: OrderedDict[str, int] = attrs.field(factory=OrderedDict[str, int], init=False)
     """The last number of each instance."""
-    is_closed: bool = attrs.field(default=False, init=False)
-    """True if the log is deleted: append nothing more."""
+    _procedure: Procedure = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        # What fails is repeated: others wait for it, or something here.
+        self._procedure = Procedure(self._table.logs, self._run(), lambda: True)
+        self._procedure.start()
 
     @property
     def is_followed(self) -> bool:
-        return self._is_followed
+        """True if entries are passed on."""
+        return self._procedure.is_watching
 
     def has_pending(self, prefix: bytes) -> bool:
         """Return True if data that begin with ``prefix`` were added here, and not passed on yet."""
-        return any(data.startswith(prefix) for data in self._pending.values())
+        return any(each.data.startswith(prefix) for each in self._pending.values())
 
     @property
     def is_awaited(self) -> bool:
         """True if a response waits until a pending entry is stored."""
-        return bool(self._on_stored)
+        return any(each.on_stored is not None for each in self._pending.values())
 
     def follow(self, after: int | None = None) -> None:
         """Pass on the entries after a number; None for those after the present end."""
-        if not self._is_followed and not self.is_closed:
-            self._is_followed = True
+        if not self.is_followed and not self._procedure.is_over:
             if after is not None:
                 self.cursor, self._last = after, None
                 self._newest.clear()
             self._must_read = True
-            self._table.logs.watch(self._key, self)
-            self._go_on()
+            self._procedure.watch(self._key)
+            self._procedure.wake()
 
     def leave(self) -> None:
         """Follow the log no more."""
-        if self._is_followed:
-            self._is_followed = False
-            self._table.logs.unwatch(self._key, self)
+        self._procedure.unwatch()
 
     def close(self) -> None:
         """Neither follow nor append: the log is deleted."""
-        self.is_closed = True
+        self._procedure.close()
         for number in tuple(self._pending):
             self._settle(number, is_stored=True)  # with the session that it is about
-        self.leave()
 
     def add(
         self,
@@ -149,89 +152,92 @@ class SharedLog(LogReader):
             on_stored: called when the entry is stored, or the log is deleted; with False if the
                 store has failed.
         """
-        waiting = islice(self._pending.values(), len(self._in_flight), None)
-        if coalesce and data in waiting:
+        waiting = islice(self._pending.values(), self._appending, None)
+        if coalesce and any(data == each.data for each in waiting):
             return True
-        if self.is_closed or len(self._pending) >= self._table.limits.max_pending_entries:
+        is_full = len(self._pending) >= self._table.limits.max_pending_entries
+        if self._procedure.is_over or is_full:
             return False
-        number = self._table.logs.next_number()
-        self._pending[number] = data
-        if on_stored is not None:
-            self._on_stored[number] = on_stored
-        self._go_on()
+        self._pending[self._table.logs.next_number()] = _Pending(data, on_stored)
+        self._procedure.wake()
         return True
 
-    def poll_store(self) -> None:
-        """Read what other instances may have appended."""
-        self._must_read = True
-        self._go_on()
+    def _run(self) -> Steps[None]:
+        while True:
+            if not self._pending and not (self.is_followed and self._must_read):
+                yield from self._wait()
+            try:
+                if self.cursor is None:
+                    yield from self._find_end()
+                elif self._must_read:
+                    yield from self._read(self.cursor)
+                else:
+                    yield from self._append(self.cursor)
+            except StepFailedError as failure:
+                self._appending, self._must_read = 0, True
+                failure.has_lost = self._give_up()
+                yield from self._wait()
+            else:
+                if self.is_followed and not self._must_read and self._on_end is not None:
+                    self._on_end()
 
-    def _go_on(self) -> None:
-        """Begin the next operation, unless one is in flight."""
-        if self._is_reading or self._in_flight or self.is_closed:
-            return
-        if self.cursor is None or (self._must_read and (self._is_followed or self._pending)):
-            self._read()
-        elif self._pending:
-            self._append(self.cursor)
-        elif self._is_followed and not self._table.core.has_stopped:
-            self._table.logs.poll_later(self._key, self)
-
-    def _read(self) -> None:
-        self._is_reading, self._must_read = True, False
-        limit, most = self._table.limits.replay_page_entries, self._table.limits.max_unsent_bytes
-        if self.cursor is None:
-            self._table.logs.read(self._key, 0, self, limit=1, max_bytes=1)
-        else:
-            after = self.cursor if self._last is None else self.cursor - 1
-            self._table.logs.read(self._key, after, self, limit=limit + 1, max_bytes=most)
-
-    def _append(self, cursor: int) -> None:
-        name = self._table.core.instance
-        self._appended_after = cursor
-        first = cursor + 1 if cursor else _first_seq(name)
-        batch = islice(self._pending.items(), self._table.limits.replay_page_entries)
-        self._in_flight = tuple(
-            Entry(seq, SharedEntry(name, number, data).encode())
-            for seq, (number, data) in enumerate(batch, first)
-        )
-        self._table.logs.append(self._key, self._in_flight, self)
-
-    def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
-        self._is_reading = False
-        if self.cursor is not None and effect.after > self.cursor:
-            self._go_on()  # it is followed from another place now
-            return
-        if page is None:
-            self.cursor = self.cursor or 0
-        elif self.cursor is None:
-            self.cursor = page.last.seq
-        elif not self._is_continued_by(page):
-            self.cursor, self._last, self._must_read = 0, None, True
-        else:
-            self._take(each for each in page.entries if each.seq > (self.cursor or 0))
-            if self.cursor < page.last.seq:
+    def _wait(self) -> Steps[None]:
+        """Wait for changes by others, or until an entry is added here."""
+        if self.is_followed and not self._table.core.has_stopped:
+            if (yield Changed(self._key)) is Waited.CHANGED:
                 self._must_read = True
-                if page.entries and page.entries[-1].seq == self.cursor == effect.after + 1:
-                    self._last = None  # the next entry does not fit into one page with it
-        self._end_turn()
+        else:
+            yield Pause()
 
-    def _is_continued_by(self, page: Page) -> bool:
+    def _find_end(self) -> Steps[None]:
+        """Read where the log ends."""
+        self._must_read = False
+        page = yield Read(self._key, 0, max_bytes=1)
+        if self.cursor is None:  # else it is followed from some place now
+            self.cursor = 0 if page is None else page.last.seq
+
+    def _read(self, cursor: int) -> Steps[None]:
+        """Read what others have appended, and the last entry that is known once more."""
+        self._must_read = False
+        limits, after = self._table.limits, cursor if self._last is None else cursor - 1
+        page = yield Read(
+            self._key, after, limits.replay_page_entries + 1, max_bytes=limits.max_unsent_bytes
+        )
+        if self.cursor is None or after > self.cursor or page is None:
+            return  # the log is empty, or is followed from another place now
+        if not self._is_continued_by(page, self.cursor):
+            self.cursor, self._last, self._must_read = 0, None, True
+            return
+        known = self.cursor
+        self._take(each for each in page.entries if each.seq > known)
+        if self.cursor < page.last.seq:
+            self._must_read = True
+            if page.entries and page.entries[-1].seq == self.cursor == after + 1:
+                self._last = None  # the next entry does not fit into one page with it
+
+    def _is_continued_by(self, page: Page, cursor: int) -> bool:
         """Return False if the log was begun anew or has lost its end, and has grown again since."""
-        assert self.cursor is not None
-        if page.last.seq < self.cursor:
+        if page.last.seq < cursor:
             return False
         again = page.entries[0] if page.entries else None
-        return again is None or again.seq != self.cursor or again.data == self._last
+        return again is None or again.seq != cursor or again.data == self._last
 
-    def on_append_done(self) -> None:
-        """Pass on the entries: they directly follow those that are known."""
-        entries, self._in_flight = self._in_flight, ()
-        if self.cursor == self._appended_after:
+    def _append(self, cursor: int) -> Steps[None]:
+        """Append what waits, after the last entry that is known."""
+        name = self._table.core.instance
+        first = cursor + 1 if cursor else _first_seq(name)
+        batch = islice(self._pending.items(), self._table.limits.replay_page_entries)
+        entries = tuple(
+            Entry(seq, SharedEntry(name, number, pending.data).encode())
+            for seq, (number, pending) in enumerate(batch, first)
+        )
+        self._appending = len(entries)
+        result = yield Append(self._key, entries)
+        self._appending = 0
+        if result is AppendResult.STORED and self.cursor == cursor:
             self._take(entries)
-        else:
-            self._must_read = True  # it is followed from another place now
-        self._end_turn()
+        else:  # others were first, or the log has lost its end, or is followed from another place
+            self._must_read = True
 
     def _take(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
@@ -239,33 +245,15 @@ class SharedLog(LogReader):
             if entry.kind is not EntryKind.UNKNOWN:  # a message that later versions deliver
                 self._found(entry.seq, SharedEntry.decode(entry.data))
 
-    def _end_turn(self) -> None:
-        if self._is_followed and not self._must_read and self._on_end is not None:
-            self._on_end()
-        self._go_on()
+    def _give_up(self) -> bool:
+        """Pass on what waits at this instance only; others do not get it.
 
-    def on_append_conflict(self) -> None:
-        """Read what others have appended, and append after it."""
-        self._in_flight, self._must_read = (), True
-        self._go_on()
-
-    def on_append_behind(self) -> None:
-        """The log was begun anew, or has lost its end: read it."""
-        self.on_append_conflict()
-
-    def may_repeat(self, effect: StoreEffect) -> bool:
-        """Others wait for it, or somebody here."""
-        return not self.is_closed
-
-    def failed(self, effect: StoreEffect) -> bool:
-        """Pass on what waits at this instance only; others do not get it."""
-        given_up = tuple(self._pending)
-        self._in_flight, self._is_reading, self._must_read = (), False, True
-        for number in given_up:
-            self._found(None, SharedEntry(self._table.core.instance, number, self._pending[number]))
-        if self._is_followed and not self._table.core.has_stopped:
-            self._table.logs.poll_later(self._key, self)
-        return not given_up
+        Returns False if nothing waits.
+        """
+        given_up = tuple(self._pending.items())
+        for number, pending in given_up:
+            self._found(None, SharedEntry(self._table.core.instance, number, pending.data))
+        return bool(given_up)
 
     def _found(self, seq: int | None, entry: SharedEntry) -> None:
         """Pass on an entry, unless that was done before."""
@@ -277,15 +265,14 @@ class SharedLog(LogReader):
         self._newest.move_to_end(entry.instance)
         if len(self._newest) > _MAX_INSTANCES:
             self._newest.popitem(last=False)
-        if self._is_followed:
+        if self.is_followed:
             self._on_entry(seq, entry.data)
 
     def _settle(self, number: int, *, is_stored: bool) -> None:
         """Forget a pending entry, and tell who waits for it."""
-        self._pending.pop(number, None)
-        on_stored = self._on_stored.pop(number, None)
-        if on_stored is not None:
-            on_stored(is_stored)
+        pending = self._pending.pop(number, None)
+        if pending is not None and pending.on_stored is not None:
+            pending.on_stored(is_stored)
 
 
 def _first_seq(instance: str) -> int:

@@ -24,7 +24,10 @@ class Writers(Protocol):
         """Notice if the instance that writes a stream dies."""
 
     def leave(self, stream: ResumableStream) -> None:
-        """Follow the writer of a stream no more."""
+        """Follow the writer of a stream no more, and forget it."""
+
+    def note(self, stream: ResumableStream, instance: str) -> None:
+        """Note the instance that writes a stream."""
 
 
 class Publications(Protocol):
@@ -51,6 +54,10 @@ class StreamTable:
         factory=dict[StreamKey, "ResumableStream"], init=False
     )
     """The streams with a log that are not settled."""
+    _by_session: dict[tuple[str, str], dict[ResumableStream, None]] = attrs.field(
+        factory=dict[tuple[str, str], "dict[ResumableStream, None]"], init=False
+    )
+    """The same by principal and session, oldest first."""
     late: Shares[tuple[str, str]] = attrs.field(factory=Shares[tuple[str, str]], init=False)
     """The number of messages of each session that wait to look for a mailbox again."""
 
@@ -83,19 +90,14 @@ class StreamTable:
         self,
         principal: str,
         session: Secret | None,
-        siblings: dict[ResumableStream, None],
         *,
         polling: bool,
     ) -> ResumableStream:
-        """Return a new stream, with a log if there is a store.
-
-        It is added to ``siblings`` until it is settled.
-        """
+        """Return a new stream, with a log if there is a store."""
         if not self.core.options.resumable:
             return self.new_unstored()
         key = StreamKey(principal, session.reveal() if session else "", self.core.token())
-        stream = self._streams[key] = ResumableStream(key, polling, self, siblings=siblings)
-        siblings[stream] = None
+        stream = self._add(ResumableStream(key, polling, self), key)
         stream.refresh()
         return stream
 
@@ -103,26 +105,29 @@ class StreamTable:
         """Return a new stream that no client can resume."""
         return ResumableStream(key=None, polling=False, table=self, state=LogState.UNSTORED)
 
-    def find(
-        self, key: StreamKey, siblings: dict[ResumableStream, None], *, polling: bool
-    ) -> ResumableStream:
+    def _add(self, stream: ResumableStream, key: StreamKey) -> ResumableStream:
+        self._streams[key] = stream
+        self._by_session.setdefault((key.principal, key.session), {})[stream] = None
+        return stream
+
+    def of_session(self, principal: str, session: str) -> tuple[ResumableStream, ...]:
+        """Return the streams of a session that are not settled, oldest first."""
+        return tuple(self._by_session.get((principal, session), ()))
+
+    def find(self, key: StreamKey, *, polling: bool) -> ResumableStream:
         """Return the stream of a key. If this instance does not have it, it may be in the store."""
         stream = self._streams.get(key)
         if stream is None:
-            stream = ResumableStream(key, polling, self, LogState.REMOTE, siblings)
-            self._streams[key] = stream
-            siblings[stream] = None
+            stream = self._add(ResumableStream(key, polling, self, LogState.REMOTE), key)
         return stream
 
-    def take_over(
-        self, key: StreamKey, seq: int, siblings: dict[ResumableStream, None], *, polling: bool
-    ) -> ResumableStream:
+    def take_over(self, key: StreamKey, seq: int, *, polling: bool) -> ResumableStream:
         """Continue the log of a parked call after the entry of this sequence number."""
-        stream = self.find(key, siblings, polling=polling)
+        stream = self.find(key, polling=polling)
         # The append that parked the call was reported as failed, but the store has done it.
         if stream.state is LogState.CLOSED:
             self.discard_settled(stream)
-            stream = self.find(key, siblings, polling=polling)
+            stream = self.find(key, polling=polling)
         self.stop_following(stream)
         stream.take_over(seq)
         self.keep_lease()
@@ -158,7 +163,16 @@ class StreamTable:
         if stream.is_settled and stream.key is not None and self._streams.get(stream.key) is stream:
             self.stop_following(stream)
             del self._streams[stream.key]
-            stream.siblings.pop(stream, None)
+            session = (stream.key.principal, stream.key.session)
+            siblings = self._by_session[session]
+            del siblings[stream]
+            if not siblings:
+                del self._by_session[session]
+
+    def note_writer(self, stream: ResumableStream, instance: str) -> None:
+        """Note the instance that writes a log, as an entry of it has told."""
+        if self.writers is not None:
+            self.writers.note(stream, instance)
 
     def stop_following(self, stream: ResumableStream) -> None:
         """Watch a stream no more: it has no reader, or this instance writes it."""

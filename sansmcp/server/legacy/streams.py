@@ -31,6 +31,7 @@ Source: 2025-11-25 basic/transports: Resumability and Redelivery; SEP-1699.
 
 from __future__ import annotations
 
+import enum
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -47,6 +48,7 @@ from ...messages import RequestId
 from ...states import LOG, ExchangeState, LogEvent, LogState, advance
 from ...store import Entry, EntryKind, Page, StreamKey
 from ...timers import Timer
+from ...types import FastEnum
 from .. import refusals
 from ..bursts import Burst
 from ..core import ServerCore
@@ -103,6 +105,26 @@ def place_of(entry: Entry) -> tuple[str, int]:
     return log, seq
 
 
+class _Owner(FastEnum):
+    """What keeps a log."""
+
+    SESSION = enum.auto()
+    """A session, which can still report messages that the store failed to keep."""
+    NONE = enum.auto()
+    """Its session has ended at this instance, or never was: what waits is stored all the same."""
+    DROPPED = enum.auto()
+    """The log is deleted from the store with its session: append nothing more."""
+
+
+@attrs.frozen
+class _PageRead:
+    """The read of a page for a reader."""
+
+    effect: StoreRead
+    stored: int
+    """The last sequence number that the store was known to have when the page was asked for."""
+
+
 class StreamOwner(Protocol):
     """The table of a stream, as far as the stream uses it."""
 
@@ -127,6 +149,9 @@ class StreamOwner(Protocol):
     def discard_settled(self, stream: ResumableStream) -> None:
         """Forget a stream if it is settled."""
 
+    def note_writer(self, stream: ResumableStream, instance: str) -> None:
+        """Note the instance that writes a log, as an entry of it has told."""
+
     def keep_lease(self) -> None:
         """Show the other instances that this one is alive."""
 
@@ -141,14 +166,8 @@ class ResumableStream(LogReader):
     """True if the revision has SEP-1699: priming events, and connections that are closed early."""
     table: StreamOwner
     state: LogState = LogState.WRITING
-    siblings: dict[ResumableStream, None] = attrs.field(factory=dict["ResumableStream", None])
-    """The streams of the same session that are not settled."""
 
     reader: ServerExchange | None = attrs.field(default=None, init=False)
-    writer: str | None = attrs.field(default=None, init=False)
-    """The other instance that writes the log. None if it is not known yet; empty if the call is
-    parked, so that no instance does, or if its name is no longer stored.
-    """
     places: dict[str, int] = attrs.field(factory=dict[str, int], init=False)
     """By log: the number of the last entry that was forwarded here, or is not for the client."""
     _declared: WriterDeclaration | None = attrs.field(default=None, init=False)
@@ -172,8 +191,6 @@ class ResumableStream(LogReader):
     """The sequence number of the next entry of this instance."""
     _stored: int = attrs.field(default=0, init=False)
     """The last sequence number that the store is known to have."""
-    _expected: int = attrs.field(default=0, init=False)
-    """The same when the page that is being read was asked for."""
     _last_message_seq: int = attrs.field(default=0, init=False)
     """The sequence number of the last entry of this instance that has a message."""
     _stored_at: float = attrs.field(default=-math.inf, init=False)
@@ -193,15 +210,13 @@ class ResumableStream(LogReader):
     """The ``retry`` field in milliseconds, until it has been sent to the reader."""
     _pending_disconnect: tuple[int | None] | None = attrs.field(default=None, init=False)
     """The ``retry`` of a ``disconnect()`` that waits until the reader has an event id."""
-    _reading: StoreRead | None = attrs.field(default=None, init=False)
+    _reading: _PageRead | None = attrs.field(default=None, init=False)
     """The read of the reader's next page, while it is in flight."""
-    _is_dropped: bool = attrs.field(default=False, init=False)
-    """True if the log is deleted from the store: append nothing more."""
-    _is_orphan: bool = attrs.field(init=False)
-    """True if no session can report messages that the store failed to keep."""
+    _owner: _Owner = attrs.field(init=False)
 
     def __attrs_post_init__(self) -> None:
-        self._is_orphan = self.key is not None and not self.key.session
+        has_session = self.key is None or self.key.session
+        self._owner = _Owner.SESSION if has_session else _Owner.NONE
 
     # The writer
 
@@ -371,7 +386,7 @@ class ResumableStream(LogReader):
             self._deliver_entries((entry,))
         self._wake_reader()
         self._disconnect_if_pending()
-        if self._is_dropped and self._unstored:
+        if self._owner is _Owner.DROPPED and self._unstored:
             self._continue_unstored(tuple(self._unstored))
             return
         self.catch_up()
@@ -401,17 +416,20 @@ class ResumableStream(LogReader):
     def may_repeat(self, effect: StoreEffect) -> bool:
         """Whether to repeat what failed: an append, or the next page of an open event stream."""
         if effect is self._appending:
-            return not self._is_dropped
-        reader = self.reader if effect is self._reading else None
+            return self._owner is not _Owner.DROPPED
+        reader = self.reader if self._is_reading(effect) else None
         return reader is not None and reader.state is ExchangeState.STREAMING
+
+    def _is_reading(self, effect: StoreEffect) -> bool:
+        return self._reading is not None and effect is self._reading.effect
 
     def failed(self, effect: StoreEffect) -> bool:
         """Handle a store effect that failed. Returns False if messages are lost by it."""
         if self._appending is not None and effect is self._appending:
             is_delivered = self._continue_unstored((*self._appending.entries, *self._unstored))
             self._tidy_orphan()
-            return is_delivered or self._is_dropped
-        if effect is self._reading:
+            return is_delivered or self._owner is _Owner.DROPPED
+        if self._is_reading(effect):
             self._reading = None
             self._refuse_reader(refusals.store_failed())  # the client can come back
         return True
@@ -422,8 +440,7 @@ class ResumableStream(LogReader):
         Entries that wait are still stored, unless ``delete_stored`` is True. A reader that waits
         for the last message gets it in both cases.
         """
-        self._is_orphan = True
-        self._is_dropped = delete_stored
+        self._owner = _Owner.DROPPED if delete_stored else _Owner.NONE
         if not self.is_ending:
             self._advance(LogEvent.END)
             if delete_stored:
@@ -499,10 +516,11 @@ class ResumableStream(LogReader):
 
         A page that was read before the latest append is no reason: the next one has that.
         """
-        if effect is not self._reading or self.reader is None:
+        reading = self._reading
+        if reading is None or effect is not reading.effect or self.reader is None:
             return  # the reader that waited for this page has disconnected
         self._reading = None
-        if page is None or not self._continues(page):
+        if page is None or not self._continues(page, reading.stored):
             if not self._is_fresh:
                 self.drop_reader()
                 return
@@ -512,7 +530,7 @@ class ResumableStream(LogReader):
         try:
             for entry in page.entries:
                 if (declared := WriterDeclaration.of(entry)) is not None:
-                    self.writer = declared.instance
+                    self.table.note_writer(self, declared.instance)
         except RecordTooNewError:  # the client can resume at an instance of the later version
             self._refuse_reader(refusals.RECORD_TOO_NEW())
             return
@@ -524,9 +542,12 @@ class ResumableStream(LogReader):
             self.detach_reader()
         self.catch_up()
 
-    def _continues(self, page: Page) -> bool:
-        """Return True if a page has what comes next, and False if the store has lost it."""
-        has_lost = page.last.seq < self._expected and not page.entries
+    def _continues(self, page: Page, expected: int) -> bool:
+        """Return True if a page has what comes next, and False if the store has lost it.
+
+        ``expected``: the last number that the store was known to have when it was asked.
+        """
+        has_lost = page.last.seq < expected and not page.entries
         return not has_lost and _follows(page, self._position)
 
     def catch_up(self) -> None:
@@ -593,7 +614,7 @@ class ResumableStream(LogReader):
 
     def _tidy_orphan(self) -> None:
         """Forget a stream that is no longer stored and belongs to no session."""
-        if self._is_orphan:
+        if self._owner is not _Owner.SESSION:
             self.table.discard_settled(self)
 
     def _append_next(self) -> None:
@@ -617,14 +638,15 @@ class ResumableStream(LogReader):
         if self.key is None or not self.is_stored:
             self.drop_reader()  # the store has failed since
         else:
-            limits, self._expected = self.table.limits, self._stored
-            self._reading = self.table.logs.read(
+            limits = self.table.limits
+            effect = self.table.logs.read(
                 self.key,
                 self._position,
                 self,
                 limit=limits.replay_page_entries,
                 max_bytes=limits.max_unsent_bytes,
             )
+            self._reading = _PageRead(effect, self._stored)
 
     def _deliver_entries(self, entries: Iterable[Entry]) -> None:
         """Send the entries after the reader's position to it.

@@ -108,6 +108,10 @@ class Writers:
     table: StreamTable
     _sessions: SessionFinder
     _peers: Peers
+    _known: dict[ResumableStream, str] = attrs.field(factory=dict[ResumableStream, str], init=False)
+    """The other instance that writes each stream, if it is known; empty if the call is parked, so
+    that none does, or if its name is no longer stored.
+    """
     _following: dict[ResumableStream, str] = attrs.field(
         factory=dict[ResumableStream, str], init=False
     )
@@ -121,16 +125,24 @@ class Writers:
         """Notice if the instance that writes a stream dies, as long as a reader waits for it."""
         if stream in self._scans:
             return
-        if stream.writer is None:
+        writer = self._known.get(stream)
+        if writer is None:
             self._scan(stream, None)
-        elif self._following.get(stream, "") != stream.writer:
-            self.leave(stream)
-            self._following[stream] = stream.writer
-            on_death = partial(self._on_death, stream, stream.writer)
-            self._peers.follow(stream.writer, stream, on_death)
+        elif self._following.get(stream, "") != writer:
+            self._stop_following(stream)
+            self._following[stream] = writer
+            self._peers.follow(writer, stream, partial(self._on_death, stream, writer))
+
+    def note(self, stream: ResumableStream, instance: str) -> None:
+        """Note the instance that writes a stream."""
+        self._known[stream] = instance
 
     def leave(self, stream: ResumableStream) -> None:
-        """Follow the writer of a stream no more."""
+        """Follow the writer of a stream no more, and forget it."""
+        self._known.pop(stream, None)
+        self._stop_following(stream)
+
+    def _stop_following(self, stream: ResumableStream) -> None:
         scan = self._scans.pop(stream, None)
         if scan is not None:
             scan.close()
@@ -140,7 +152,7 @@ class Writers:
 
     def _on_death(self, stream: ResumableStream, instance: str) -> None:
         """Go on with a log of an instance that has died."""
-        self.leave(stream)
+        self._stop_following(stream)
         self._scan(stream, instance)
 
     def _scan(self, stream: ResumableStream, dead: str | None) -> None:
@@ -164,7 +176,7 @@ class Writers:
             self._scans.pop(stream, None)
         assert stream.state is LogState.REMOTE, "a stream that ends or is continued here is left"
         is_parked = last is not None and last.waits
-        stream.writer = "" if is_parked else scan.writer
+        self._known[stream] = "" if is_parked else scan.writer
         if last is None or last.final or is_parked:
             self._read_on(stream)
         elif dead is None or scan.writer != dead:
