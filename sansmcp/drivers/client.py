@@ -23,17 +23,11 @@ from ..base_client import (
 )
 from ..client.client import Client
 from ..client.task import TASK_METHOD
-from ..codecs.jsonrpc import INTERNAL_ERROR
 from ..effects import (
     AbortExchange,
     AuthEffect,
     ClientEffect,
-    LoadCredentials,
-    LockCredentials,
-    MakeKey,
     OpenExchange,
-    SaveCredentials,
-    SignJwt,
     TransportEffect,
     UnlockCredentials,
 )
@@ -57,11 +51,13 @@ from ..events import (
     ServerRequestReceived,
 )
 from ..http import ConnectionLost
-from ..messages import Params, RequestId
+from ..messages import Params
 from ..process import ProcessPart
 from ..states import ClientState
-from ..types import assert_never, elide
+from ..types import elide
+from . import auth_effects
 from .machine import MachineDriver
+from .server_requests import OpenRequests, handler_failed
 
 RequestHandler: TypeAlias = Callable[[ServerRequest], Mapping[str, Any]]
 """Returns the result of a server request, or raises JsonRpcError."""
@@ -125,10 +121,7 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         self._closing = closing
         self._pending_calls: dict[int, _PendingCall] = {}
         """The calls in flight, by handle."""
-        self._unhandled_requests: dict[RequestId, ServerRequest] = {}
-        """The server requests whose handler has not been called, in order of arrival."""
-        self._open_requests: dict[RequestId, ServerRequest] = {}
-        """The server requests that have no response. A restarted server uses its ids again."""
+        self._server_requests = OpenRequests(core)
         self._events: deque[ClientEvent] = deque()
         """The events that belong to no call, until the application takes them."""
         self.keeps_events = False
@@ -159,14 +152,13 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         # Deliver results even if the application does not take its events. Only reading from the
         # server is paused.
         self._drive_machine(self._perform, self._handle)
-        while self._unhandled_requests or self._login_url is not None:
+        while self._server_requests.unhandled or self._login_url is not None:
             if self._login_url is not None:
                 url, self._login_url = self._login_url, None
                 self._start_login(url)
             else:
-                request = self._unhandled_requests.pop(next(iter(self._unhandled_requests)))
                 try:
-                    self.run_request_handler(request)
+                    self.run_request_handler(self._server_requests.next_unhandled())
                 except Exception as error:
                     self._break_off(error)
             self._drive_machine(self._perform, self._handle)
@@ -228,12 +220,15 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         params: Params | None,
         on_progress: OnProgress[Done] | None,
         settings: CallSettings,
+        *,
+        detach: bool = False,
     ) -> int:
         """Send a request.
 
         Args:
             pending: is set when the call ends, or when ``on_progress`` raises.
             method, params, on_progress, settings: as in :meth:`~sansmcp.BaseClient.call`.
+            detach: end the call with the handle of a task; see :meth:`begin_task`.
 
         Returns:
             The handle of the call, for :meth:`abandon_call`.
@@ -242,7 +237,21 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
             LocalProtocolError: the request cannot be sent; see :meth:`sansmcp.Client.call`.
             Disconnected: a bug has ended the client.
         """
-        return self._begin_request(pending, method, params, on_progress, settings)
+        if self._failure is not None:
+            raise self._failure
+        try:
+            handle = self.core.call(
+                method,
+                params,
+                detach=detach,
+                wants_progress=on_progress is not None,
+                now=self.now(),
+                **settings,
+            )
+        except TypeError:
+            _check_call_settings(method, settings)
+            raise
+        return self._begun(handle, _PendingCall(pending, on_progress, method, params or {}))
 
     def begin_task(
         self,
@@ -258,7 +267,7 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         :meth:`begin_call`, with the arguments of :meth:`~sansmcp.BaseClient.start_task`.
         """
         params = tool_params(name, arguments)
-        return self._begin_request(pending, TASK_METHOD, params, on_progress, settings, detach=True)
+        return self.begin_call(pending, TASK_METHOD, params, on_progress, settings, detach=True)
 
     def begin_attach(
         self,
@@ -282,40 +291,12 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
             LocalProtocolError: the client cannot attach; see :meth:`sansmcp.Client.attach`.
             Disconnected: a bug has ended the client.
         """
-        self._check_failure()
+        if self._failure is not None:
+            raise self._failure
         handle = self.core.attach(
             task_id, timeout=timeout, total_timeout=total_timeout, now=self.now()
         )
         return self._begun(handle, _PendingCall(pending, on_progress, TASK_METHOD, {}))
-
-    def _begin_request(
-        self,
-        pending: PendingResult,
-        method: str,
-        params: Params | None,
-        on_progress: OnProgress[Done] | None,
-        settings: CallSettings,
-        *,
-        detach: bool = False,
-    ) -> int:
-        self._check_failure()
-        try:
-            handle = self.core.call(
-                method,
-                params,
-                detach=detach,
-                wants_progress=on_progress is not None,
-                now=self.now(),
-                **settings,
-            )
-        except TypeError:
-            _check_call_settings(method, settings)
-            raise
-        return self._begun(handle, _PendingCall(pending, on_progress, method, params or {}))
-
-    def _check_failure(self) -> None:
-        if self._failure is not None:
-            raise self._failure
 
     def _begun(self, handle: int, call: _PendingCall) -> int:
         """Add a call that the machine has begun, and run the machine."""
@@ -381,34 +362,12 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         Returns:
             The result, or the exception that a storage or signer of the application raised.
         """
-        try:
-            return self._auth_result(effect)
-        except Exception as error:
-            return error
-
-    def _auth_result(self, effect: AuthEffect) -> Any:
         authorization = self.core.authorization
         assert authorization is not None
-        match effect:
-            case LoadCredentials(key):
-                return authorization.credentials.load(key)
-            case SaveCredentials(key, document):
-                return authorization.credentials.save(key, document)
-            case LockCredentials(key):
-                return authorization.credentials.try_lock(key)
-            case UnlockCredentials(key):
-                return authorization.credentials.unlock(key)
-            case _ if authorization.signer is None:
-                raise LocalProtocolError(
-                    "authorization has no signer; pass Authorization(signer=JoseSigner()) of "
-                    "sansmcp_auth"
-                )
-            case MakeKey(algorithm):
-                return authorization.signer.make_key(algorithm)
-            case SignJwt(header, claims, key):
-                return authorization.signer.sign(header, claims, key)
-            case _ as impossible:
-                assert_never(impossible)
+        try:
+            return auth_effects.perform(authorization, effect)
+        except Exception as error:
+            return error
 
     def _start_login(self, url: str) -> None:
         authorization = self.core.authorization
@@ -485,10 +444,12 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         match event:
             case ServerRequestReceived(handle, request):
                 params = request.params or {}
-                call = self._originating_call(handle)
-                received = ServerRequest(request.id, request.method, params, call)
-                self._unhandled_requests[request.id] = received
-                self._open_requests[request.id] = received
+                origin = None
+                if handle is not None and handle in self._pending_calls:
+                    call = self._pending_calls[handle]
+                    origin = OriginatingCall(handle, call.method, call.params)
+                received = ServerRequest(request.id, request.method, params, origin)
+                self._server_requests.add(received)
             case AuthorizationNeeded(url):
                 authorization = self.core.authorization
                 if authorization is not None and authorization.login is not None:
@@ -499,17 +460,14 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
                     reason = "nobody is asked to log in; set login, or take the client's events"
                     self.core.login_failed(reason, now=self.now())
             case ServerRequestCancelled(request_id):
-                self._unhandled_requests.pop(request_id, None)
-                self._open_requests.pop(request_id, None)
+                self._server_requests.cancelled(request_id)
             case _:
-                if isinstance(event, Reconnecting) and self._is_first_failure(event):
-                    self.on_first_failure(event)
+                if isinstance(event, Reconnecting):
+                    is_opening = event.call is None and not hasattr(self, "connected")
+                    if is_opening and event.attempt == 1:
+                        self.on_first_failure(event)
                 if not self._deliver_to_call(event):
                     self.on_other_event(event)
-
-    def _is_first_failure(self, event: Reconnecting) -> bool:
-        is_opening = event.call is None and not hasattr(self, "connected")
-        return is_opening and event.attempt == 1
 
     def on_first_failure(self, event: Reconnecting) -> None:
         """Log that the server cannot be reached, and that the opening is repeated."""
@@ -545,12 +503,6 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
                 return False
         return True
 
-    def _originating_call(self, handle: int | None) -> OriginatingCall | None:
-        waiting = self._pending_calls.get(handle) if handle is not None else None
-        if handle is None or waiting is None:
-            return None
-        return OriginatingCall(handle, waiting.method, waiting.params)
-
     def _report_progress(self, progress: ProgressReceived, waiting: _PendingCall) -> None:
         if waiting.on_progress is not None:
             try:
@@ -576,8 +528,7 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         A driver overrides this to call handlers in threads.
         """
         if request.method not in self._request_handlers:
-            del self._open_requests[request.id]
-            self.core.refuse_unsupported(request.id, now=self.now())
+            self._server_requests.refuse_unsupported(request, self.now())
             return
         try:
             self.respond_result(request, self._request_handlers[request.method](request))
@@ -593,18 +544,7 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         Raises:
             LocalProtocolError: ``result`` is not a JSON object.
         """
-        if self._awaits_response(request):
-            if not isinstance(result, Mapping):
-                name = f"request_handlers[{request.method!r}]"
-                raise LocalProtocolError(
-                    f"{name} must return a JSON object (dict), got {elide(result)}"
-                )
-            self.core.respond(request.id, result, now=self.now())
-            del self._open_requests[request.id]
-
-    def _awaits_response(self, request: ServerRequest) -> bool:
-        """True if the server waits for this request's response; a later one may have its id."""
-        return self._open_requests.get(request.id) is request
+        self._server_requests.respond(request, result, self.now())
 
     def respond_exception(self, request: ServerRequest, error: Exception) -> None:
         """Respond to a server request with the error for what its handler raised.
@@ -614,33 +554,20 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         """
         if not isinstance(error, JsonRpcError):
             self.on_handler_error(request, error)
-            error = _failed(request)
+            error = handler_failed(request)
         # The data of a JsonRpcError may not be JSON: then the server gets "Internal error".
-        self._respond_first_error(request, error, _failed(request))
+        self._server_requests.respond_first_error(
+            request, (error, handler_failed(request)), self.on_handler_error, self.now()
+        )
 
     def respond_internal_error(self, request: ServerRequest) -> None:
         """Respond "Internal error" to a server request whose handler was stopped.
 
         Sends nothing if the server has cancelled the request. Call :meth:`run_pending` afterwards.
         """
-        self._respond_first_error(request, _failed(request))
-
-    def _respond_first_error(self, request: ServerRequest, *errors: Exception) -> None:
-        """Respond with the first of these errors that can be sent."""
-        for error in errors if self._awaits_response(request) else ():
-            try:
-                self.core.respond_exception(request.id, error, now=self.now())
-            except Exception as failure:
-                self.on_handler_error(request, failure)
-            else:
-                del self._open_requests[request.id]
-                return
-
-
-def _failed(request: ServerRequest) -> JsonRpcError:
-    """Return the error for a handler that failed: its method, but no text that may be secret."""
-    text = f"Internal error: the client's handler of {request.method} failed"
-    return JsonRpcError(INTERNAL_ERROR, text)
+        self._server_requests.respond_first_error(
+            request, (handler_failed(request),), self.on_handler_error, self.now()
+        )
 
 
 def _check_functions(request_handlers: Mapping[str, object]) -> None:
