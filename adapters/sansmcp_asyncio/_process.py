@@ -15,6 +15,9 @@ from ._tasks import Tasks
 
 _INPUT, _OUTPUT = 0, 1
 
+_LOOK_INTERVAL = 0.05
+"""Seconds after which to look again if a process has read its input."""
+
 
 class _Output(asyncio.Protocol):
     """Takes standard output when it is read. asyncio would pass it on in the loop's next turn."""
@@ -50,6 +53,10 @@ class AsyncioProcess(ChildProcess, asyncio.SubprocessProtocol):
         self._exited = loop.create_future()
         self._gone = loop.create_future()
         self._has_input = True
+        self._is_full = False
+        """True if the client takes no output at present."""
+        self._is_behind = False
+        """True if the process has to read its input first."""
 
     def start(self, command: tuple[str, ...]) -> None:
         """Start the process, in a task that runs until it ends."""
@@ -100,12 +107,31 @@ class AsyncioProcess(ChildProcess, asyncio.SubprocessProtocol):
         elif self._has_input and not _stdin(self._transport).is_closing():
             # uvloop raises RuntimeError otherwise, and closes before it calls pipe_connection_lost.
             _stdin(self._transport).write(data)
+            if not self._is_behind:
+                self._look_at_input()
+
+    def _look_at_input(self) -> None:
+        """Read no output while too much of the input is unread."""
+        if self._is_left:
+            return
+        assert self._transport is not None, "something was written to it"
+        unread = _stdin(self._transport).get_write_buffer_size()
+        is_behind = unread > self.max_unread
+        if is_behind is not self._is_behind:
+            self._is_behind = is_behind
+            self._pause()
+        if is_behind:
+            asyncio.get_running_loop().call_later(_LOOK_INTERVAL, self._look_at_input)
 
     def pause(self, *, is_paused: bool) -> None:
         """Pause or resume reading its output."""
+        self._is_full = is_paused
+        self._pause()
+
+    def _pause(self) -> None:
         if self._transport is not None:
             stdout = _stdout(self._transport)
-            if is_paused:
+            if self._is_full or self._is_behind:
                 stdout.pause_reading()
             else:
                 stdout.resume_reading()

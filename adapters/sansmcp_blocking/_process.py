@@ -91,6 +91,8 @@ class BlockingProcess(ChildProcess):
         self._tasks: list[Task] = []
         self.to_write: deque[bytes | None] = deque()
         """Bytes that are not written yet; None is the end of the input."""
+        self._unread = 0
+        """Their number."""
 
     def start(self, command: tuple[str, ...]) -> None:
         """Start the process, and the tasks of its streams."""
@@ -113,6 +115,8 @@ class BlockingProcess(ChildProcess):
     def write(self, data: bytes | None) -> None:
         """Write to its standard input without waiting; None closes it."""
         self.to_write.append(data)
+        if self.to_write:  # it has not closed its input
+            self._unread += len(data or b"")
         if self._tasks:
             self._loop.wake(self._tasks[0])
 
@@ -140,10 +144,14 @@ class BlockingProcess(ChildProcess):
                     with contextlib.suppress(BlockingIOError):  # woken, and not by the pipe
                         view = view[pipe.write(view) :]
                 self.to_write.popleft()
+                self._unread -= len(data)
+                if self._unread <= self.max_unread < self._unread + len(data):
+                    self._loop.wake_idle()  # the output is read again
         except OSError:
             pass  # it has closed its input; its exit status will tell why
         finally:
             self.to_write = deque(maxlen=0)
+            self._unread = 0
             pipe.close()
 
     def _read(
@@ -155,7 +163,9 @@ class BlockingProcess(ChildProcess):
         data = b"?"
         try:
             while data:
-                while some is parts.StdoutData and self._is_full():
+                while some is parts.StdoutData and (
+                    self._is_full() or self._unread > self.max_unread
+                ):
                     yield Wait()
                 yield Wait(pipe.descriptor, READ)
                 data = pipe.read(65536)

@@ -12,7 +12,7 @@ import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from subprocess import PIPE
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from sansmcp.effects import (
     CloseStdin,
@@ -170,7 +170,17 @@ class ProcessGroup:
 
 
 class ChildProcess(ABC):
-    """A process and its pipes. A subclass does the I/O, in its own concurrency model."""
+    """A process and its pipes. A subclass does the I/O, in its own concurrency model.
+
+    While the process leaves more than ``max_unread`` bytes unread, a subclass does not read its
+    output.
+    """
+
+    max_unread: ClassVar = 64 * 1024 * 1024
+    """Bytes of its input. A process that reads none could have its requests answered for ever, and
+    the answers would fill the memory. It is more than what waits for a server that responds to one
+    call after the other: such a one reads on only when its output is read.
+    """
 
     _group: ProcessGroup | None = None
     _is_left = False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -37,6 +38,9 @@ class TrioProcess(ChildProcess):
         self._scope = trio.CancelScope()
         self._to_write: deque[bytes | None] = deque()
         self._written = trio.Event()
+        self._unread = 0
+        """Bytes that were not written to its input yet."""
+        self._was_read = trio.Event()
 
     def start(self, command: tuple[str, ...]) -> None:
         """Start the process, in a task that runs until it ends."""
@@ -45,6 +49,7 @@ class TrioProcess(ChildProcess):
     def write(self, data: bytes | None) -> None:
         """Write to its standard input without waiting; None closes it."""
         self._to_write.append(data)
+        self._unread += len(data or b"")
         self._written.set()
 
     def leave(self) -> None:
@@ -90,12 +95,20 @@ class TrioProcess(ChildProcess):
                         await stream.aclose()
                         return
                     await stream.send_all(data)
+                    self._unread -= len(data)
+                    self._was_read.set()
         except (OSError, trio.BrokenResourceError):
             pass  # it has closed its input; its exit status will tell why
+        finally:
+            self._unread = -sys.maxsize  # what comes now is written to nobody
+            self._was_read.set()
 
     async def _read_output(self, stream: trio.abc.ReceiveStream) -> None:
         while data := bytes(await stream.receive_some(65536)):
             self._report(StdoutData(data))
+            while self._unread > self.max_unread:
+                self._was_read = trio.Event()
+                await self._was_read.wait()
             await self._may_read()
         self._report(StdoutClosed())
 
