@@ -181,6 +181,24 @@ def test_also_if_it_was_lost_after_the_call_was_parked() -> None:
     assert harness.ask(rest()).messages == talk.messages
 
 
+@pytest.mark.parametrize("shared_store", [False, True])
+@pytest.mark.parametrize("multi_turn", [False, True])
+def test_of_a_parked_call_comes_what_was_missed(*, shared_store: bool, multi_turn: bool) -> None:
+    harness = Keyed(shared_store=shared_store, assume_multi_turn=multi_turn)
+    talk, call = harness.start()
+    for number in (1, 2, 3):
+        harness.run_action(call.progress, number)
+    harness.run_action(call.respond, InputRequired({"name": NAME}, None))
+    talk.lose_connection()
+    for received, missed in ((2, [3]), (3, [])):
+        again = harness.ask(rest(received=received))
+        told = [each["params"].get("progress", "a question") for each in again.messages]
+        assert told == [*missed, "a question"]
+        again.lose_connection()
+    again = harness.ask(rest(received=4))
+    assert again.messages == []
+
+
 def test_a_parked_call_keeps_its_key_for_a_while() -> None:
     harness = Keyed("2025-06-18")
     talk, call = harness.start()

@@ -11,6 +11,7 @@ Source: 2025-03-26 to 2025-11-25, basic/transports: Sending Messages to the Serv
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 
 import attrs
@@ -28,6 +29,9 @@ from .parked_calls import park_call
 from .results import LegacyResults
 from .sessions import LegacySession
 from .streams import ResumableStream
+
+_PLACES = 64
+"""Entries of one call whose numbers are remembered: twice as many messages as are kept of it."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -133,6 +137,10 @@ class KeyedSessionResponder(SessionResponder):
     call: KeyedCall | None = attrs.field(default=None, init=False)
     """None if there was no room for the key."""
     _is_parked: bool = attrs.field(default=False, init=False)
+    _places: deque[int] = attrs.field(factory=lambda: deque[int](maxlen=_PLACES), init=False)
+    """The numbers of the entries of the newest messages before the response."""
+    _count: int = attrs.field(default=0, init=False)
+    """The number of all of them."""
 
     def message(self, data: bytes) -> bool:
         """Send a message before the response, and keep it for the next connection."""
@@ -140,7 +148,24 @@ class KeyedSessionResponder(SessionResponder):
             return super().message(data)
         self._calls.report(self.call, data)
         super().message(data)
+        if self.stream is not None:
+            self._add_places(self.stream.next_seq - 1, 1)
         return True
+
+    def _add_places(self, first: int, count: int) -> None:
+        self._places.extend(range(first, first + count))
+        self._count += count
+
+    def _place_of(self, received: int) -> int | None:
+        """Return the number of the entry of the last message that the client has received.
+
+        None: it is not known, and the stream continues where its last reader stopped. That is wrong
+        for a call that was parked: its stream is read anew.
+        """
+        if not received:
+            return 0
+        index = received - 1 - (self._count - len(self._places))
+        return self._places[index] if 0 <= index < len(self._places) else None
 
     def respond(self, data: bytes, http_status: int = 200) -> bool:
         """Send the response, and keep it for the next connection."""
@@ -158,9 +183,14 @@ class KeyedSessionResponder(SessionResponder):
 
     def send_input_requests(self, call: RunningCall, required: InputRequired) -> bool:
         """Send input requests. A call that is parked by that keeps its key for a while."""
+        can_park = bool(required.requests) and self.session.id is not None
+        stream = self.open() if can_park else None
+        next_seq = 0 if stream is None else stream.next_seq
         is_sent = super().send_input_requests(call, required)
         if self.call is not None and not call.is_running:
             self._is_parked = True
+            first = next_seq + self.session.multi_turn
+            self._add_places(first, len(required.requests))
             self._calls.cut(self.call)
         return is_sent
 
@@ -175,7 +205,7 @@ class KeyedSessionResponder(SessionResponder):
         stream = self.stream
         if stream is not None and stream.key is not None and (stream.is_stored or self._is_parked):
             log = self.session.find_stream(stream.key.stream)
-            self.session.read(exchange, log, None if received else 0, is_fresh=True)
+            self.session.read(exchange, log, self._place_of(received), is_fresh=True)
             if self._is_parked:
                 self._calls.cut(self.call)
             return
