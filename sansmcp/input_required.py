@@ -158,6 +158,13 @@ class StateSigner(Value):
     def _keys_now(self) -> tuple[bytes, ...]:
         return self.keys() if callable(self.keys) else self.keys
 
+    def derived_names(self, purpose: bytes) -> tuple[str, ...]:
+        """Return a name for each key, by which instances that have it know each other."""
+        return tuple(
+            base64.urlsafe_b64encode(hmac.digest(key, purpose, "sha256")[:12]).decode()
+            for key in self._keys_now()
+        )
+
     def sign(self, state: Any, principal: str, method: str, params: Params, *, name: str) -> str:
         """Return ``state`` signed, under a unique name. LocalProtocolError if it is not JSON."""
         content = json.encode([self.clock() + self.lifetime, name, state])

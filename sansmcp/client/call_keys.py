@@ -116,6 +116,10 @@ class Next(enum.Enum):
     """The call again, with the same id and key."""
 
 
+FIRST = (Next.CALL, Next.AGAIN)
+"""What is sent next while the server has run nothing of a call, as far as is known."""
+
+
 @attrs.define(eq=False, repr=False)
 class CallKey:
     """The key of one request, and how far its response has arrived."""
@@ -142,7 +146,7 @@ class CallKey:
     @property
     def is_first(self) -> bool:
         """True if the server has run nothing of the call, as far as is known."""
-        return self.next in (Next.CALL, Next.AGAIN)
+        return self.next in FIRST
 
     def answer_in(self, refusal: Refusal) -> Answer | None:
         """Return what a refusal means for the key; None if it ends the call, or is no answer."""

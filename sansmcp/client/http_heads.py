@@ -47,6 +47,7 @@ NOT_RUN = frozenset(
     (
         "busy",
         "record_too_new",  # another process of a fleet can read it
+        "runs_elsewhere",  # another process runs the call with the key
         "shutting_down",
         "store_failed",
         "too_many_sessions",

@@ -20,7 +20,7 @@ from ..events import ToolRejected
 from ..messages import ErrorResponse, Notification, Params, Request, Response
 from ..meta_keys import CAPABILITIES, CLIENT_INFO, VERSION
 from ..reclaim import CANCEL, EXTENSION
-from .call_keys import NEW_CONNECTION, Next
+from .call_keys import FIRST, NEW_CONNECTION, Next
 from .http_heads import trace_headers
 from .options import ClientOptions
 from .outcomes import Agreed
@@ -66,7 +66,7 @@ class MessageEncoder:
     def request_headers(self, request: PendingRequest) -> Headers:
         """Return the headers that what :meth:`request` has encoded needs."""
         method, params = request.method, request.sent_params
-        if request.key is None or request.key.is_first:
+        if request.key is None or request.key.next in FIRST:
             return self._headers_for(method, params)
         if request.key.next is Next.REST:
             method, params = EXTENSION, _NO_META

@@ -37,7 +37,7 @@ from ..errors import (
 )
 from ..http import Unsent
 from ..messages import ErrorResponse, Params, Response
-from .call_keys import BUSY, Answer, CallKeys, Cut, Next, Unknown
+from .call_keys import BUSY, FIRST, Answer, CallKeys, Cut, Next, Unknown
 from .http_heads import HttpRequest, Refusal
 from .message_encoder import MessageEncoder
 from .options import ClientOptions
@@ -255,7 +255,7 @@ class Procedures:
     def _is_stranded(self, call: PendingRequest) -> bool:
         """Return True if a server without keys has taken the place of that which ran a call."""
         key = call.key
-        return key is not None and not key.is_first and self._keys.place is None
+        return key is not None and key.next not in FIRST and self._keys.place is None
 
     def _is_about_version(self, call: PendingRequest, error: ErrorResponse) -> bool:
         """Return True if the version was refused, for the first time for a call."""

@@ -20,6 +20,7 @@
 ``core``                    the state that the parts share: settings, queues, timers
 ``calls`` ``responder``     a running call, and how its response is sent
 ``keyed_calls``             calls that outlive their connections, by the keys of their clients
+``shared_keys``             the same in a store, so that any instance serves the rest of a call
 ``input_checks``            which input requests are allowed, and which capabilities they need
 ``logs``                    the logs in the store: operations in flight, and watched logs
 ``procedures``              what takes several messages with the store, as generators

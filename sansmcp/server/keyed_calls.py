@@ -14,6 +14,9 @@ All this takes ``Limits.max_reclaim_bytes`` at most, with the requests of the ca
 a connection. Beyond it the principals that use most lose their oldest responses and keys, half of
 each first, and then their calls without a connection. A call for which there is no room has no key.
 
+If instances share the keys of their calls (``SharedKeys``), a call starts when the store has its
+key, and an instance that does not know a key looks in the store.
+
 A key is valid for the principal that has sent it, and with the scopes that its call needs. It is a
 secret: no handler or trace gets it.
 
@@ -23,7 +26,10 @@ Source: docs/reclaim.md. The counts follow the sequence numbers of NFSv4.1 slots
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections import deque
+from collections.abc import Callable
+from functools import partial
 from typing import Any, Protocol, TypeAlias
 
 import attrs
@@ -32,7 +38,8 @@ from ..codecs import json
 from ..codecs.sse import encode_event
 from ..errors import RemoteProtocolError
 from ..messages import Request, RequestId
-from ..reclaim import EXTENSION, KEY, NEVER_ARRIVED, PLACE, RECEIVED, WAIT
+from ..reclaim import EXTENSION, KEY, PLACE, RECEIVED, WAIT
+from ..states import REFUSING
 from ..timers import Timer
 from . import refusals
 from .core import ServerCore
@@ -57,6 +64,16 @@ Key: TypeAlias = "tuple[str, ...]"
 class Reconnectable(Protocol):
     """Sends the response to a call that has a key."""
 
+    exchange: ServerExchange
+    call: KeyedCall | None
+    """None if there was no room for the key."""
+
+    def peer_gone(self) -> None:
+        """Handle the loss of the connection that carried the POST."""
+
+    def complete_without_response(self) -> None:
+        """End without a response, because the call has been cancelled."""
+
     def reconnect(self, exchange: ServerExchange, received: int) -> None:
         """Go on with another connection, and send first what was missed.
 
@@ -65,6 +82,28 @@ class Reconnectable(Protocol):
 
     def cancel_calls(self, reason: str) -> None:
         """Cancel the call."""
+
+
+class KeptResponse(ABC):
+    """The response to a call in a store that instances share."""
+
+    __slots__ = ()
+
+    @abstractmethod
+    def on_due(self) -> None:
+        """Show that the call still runs."""
+
+    @abstractmethod
+    def look_for_client(self, then: Callable[[bool], None]) -> None:
+        """Call ``then(True)`` if the client has waited at another instance since the last time."""
+
+    @abstractmethod
+    def end(self, response: bytes | None, http_status: int) -> None:
+        """Store the response; None if the call was cancelled."""
+
+    @abstractmethod
+    def drop(self) -> None:
+        """Delete the response."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -96,6 +135,10 @@ class KeyedCall:
     """Their bytes."""
     _dropped: int = attrs.field(default=0, init=False)
     """The number of older ones, which are no longer kept."""
+    is_starting: bool = attrs.field(default=False, init=False)
+    """True while the store is asked for its key, before its handler starts."""
+    kept: KeptResponse | None = attrs.field(default=None, init=False)
+    """None if no other instance can give the response."""
     _unseen: int = attrs.field(default=0, init=False)
     """The number of those that the client can no longer get, and does not count as received."""
 
@@ -116,6 +159,11 @@ class KeyedCall:
             self._unseen += self._dropped - start
             start = self._dropped
         return tuple(self.reports[start - self._dropped :])
+
+    def on_due(self) -> None:
+        """Show other instances that the call still runs."""
+        assert self.kept is not None, "only then a timer is set"
+        self.kept.on_due()
 
     def is_for(self, request: Request) -> bool:
         """Return True if a request is a copy of the call, or asks for it."""
@@ -142,11 +190,102 @@ class Share:
     """Those that run without a connection, the one cut longest ago first."""
 
 
+class SharedKeys(ABC):
+    """The keys of the calls of all instances that share a store."""
+
+    __slots__ = ()
+
+    @property
+    @abstractmethod
+    def place(self) -> str:
+        """The place that clients are to name."""
+
+    @abstractmethod
+    def is_valid(self, instance: str, count: str) -> bool:
+        """Return True if a place is that of these instances, and of about the present time."""
+
+    @abstractmethod
+    def check_room(self, request: Request) -> None:
+        """Count a claim. Raises RemoteProtocolError if there were too many in a short time."""
+
+    @abstractmethod
+    def claim(
+        self,
+        key: Key,
+        principal: str,
+        request: Request,
+        scopes: tuple[str, ...],
+        starting: StartingCall,
+    ) -> None:
+        """Start a call when the store has the claim of this instance, unless another one has it."""
+
+    @abstractmethod
+    def look(self, key: Key, principal: str, request: Request, exchange: ServerExchange) -> None:
+        """Respond to a request for the rest of a call that this instance does not know."""
+
+
+@attrs.define(eq=False, repr=False)
+class StartingCall:
+    """A call that starts when the store has its key."""
+
+    _calls: KeyedCalls
+    _request: Request
+    _responder: Reconnectable
+    _start: Callable[[], None]
+    """Starts it. Raises RemoteProtocolError for a refusal."""
+
+    @property
+    def call(self) -> KeyedCall | None:
+        """The call; None if there was no room for its key."""
+        return self._responder.call
+
+    def is_wanted(self) -> bool:
+        """Return True if the client waits."""
+        return not self._responder.exchange.is_done
+
+    def start(self) -> RemoteProtocolError | None:
+        """Start the handler, unless the call was cancelled. Returns the refusal, if it is refused.
+
+        Without a key, a client that has left has cancelled the call.
+        """
+        call = self.call
+        if call is None:
+            if not self.is_wanted():
+                return None
+        elif call.responder is None:
+            return None
+        else:
+            call.is_starting = False
+        if self._calls.is_draining:
+            return refusals.SHUTTING_DOWN(self._request.id)
+        try:
+            self._start()
+        except RemoteProtocolError as refusal:
+            return refusal
+        return None
+
+    def withdraw(self) -> ServerExchange | None:
+        """Forget the call, which does not run here. Returns its exchange, if the client waits."""
+        call, exchange = self.call, self._responder.exchange
+        if call is not None and call.responder is not None:
+            self._calls.withdraw(call)
+        exchange.responder = None
+        return None if exchange.is_done else exchange
+
+    def refuse(self, refusal: RemoteProtocolError) -> None:
+        """Refuse the call, which does not run."""
+        exchange = self.withdraw()
+        if exchange is not None:
+            exchange.refuse(refusal)
+
+
 @attrs.define(eq=False, repr=False)
 class KeyedCalls:
     """The calls of one server that have keys."""
 
     _core: ServerCore
+    _shared: SharedKeys | None
+    """None if each instance has its own keys, in memory."""
     _instance: str = attrs.field(default="", init=False)
     """The name of this process; made at the first request, so that processes that were forked
     before it differ.
@@ -163,6 +302,16 @@ class KeyedCalls:
     """The number of the newest key that was forgotten."""
     _not_noted: int = attrs.field(default=0, init=False)
     """The number of keys that had been noted when there was no room for another one, last."""
+
+    @property
+    def is_draining(self) -> bool:
+        """True if the server starts no calls any more."""
+        return self._core.state in REFUSING
+
+    @property
+    def are_shared(self) -> bool:
+        """True if a call starts when the store has its key."""
+        return self._shared is not None
 
     @property
     def instance(self) -> str:
@@ -185,7 +334,7 @@ class KeyedCalls:
     @property
     def place(self) -> str:
         """The place that clients are to name."""
-        return f"{self.instance}.{self._noted}"
+        return f"{self.instance}.{self._noted}" if self._shared is None else self._shared.place
 
     def read(self, text: Any, principal: str, request: Request) -> tuple[Key, KeyedCall | None]:
         """Return a key, and the call that has it, or None.
@@ -205,25 +354,55 @@ class KeyedCalls:
             raise refusals.KEY_IN_USE(request.id)
         return key, call
 
-    def note(
+    def start(
         self,
         key: Key,
         principal: str,
         request: Request,
         responder: Reconnectable,
-        request_size: int,
-    ) -> KeyedCall | None:
-        """Note the key of a new call, before its handler starts. Returns None if there is no room.
+        start: Callable[..., None],
+        *arguments: Any,
+    ) -> None:
+        """Note the key of a new call, and start the call with ``start(*arguments)``.
 
-        ``request_size``: the bytes of the request.
-
-        Raises RemoteProtocolError if the call is for another process, or may be a late copy.
+        Raises RemoteProtocolError if that does, or if the call is for another process, or may be a
+        late copy.
         """
+        shared, has_scopes = self._shared, self._core.app.options_of(request.method).scopes
         instance, count, secret, _ = key
-        if instance and (instance != self._instance or int(count or 0) < self._forgotten):
+        if instance and not (
+            instance == self._instance and int(count or 0) >= self._forgotten
+            if shared is None
+            else shared.is_valid(instance, count)
+        ):
             raise refusals.OTHER_PLACE(request.id, data={PLACE: self.place})
-        has_scopes = self._core.app.options_of(request.method).scopes
         scopes = scopes_of(self._core, request) if has_scopes else ()
+        if shared is not None:
+            shared.check_room(request)
+        call = responder.call = self._note(secret, principal, request, responder, scopes)
+        if shared is not None:
+            if call is not None:
+                call.is_starting = True
+            responder.exchange.responder = responder
+            starting = StartingCall(self, request, responder, partial(start, *arguments))
+            shared.claim(key, principal, request, scopes, starting)
+            return
+        try:
+            start(*arguments)
+        except RemoteProtocolError:
+            if call is not None:
+                self.withdraw(call)
+            raise
+
+    def _note(
+        self,
+        secret: str,
+        principal: str,
+        request: Request,
+        responder: Reconnectable,
+        scopes: tuple[str, ...],
+    ) -> KeyedCall | None:
+        """Note the key of a call before its handler starts. Returns None if there is no room."""
         self._noted += 1
         if self._size >= self._core.limits.max_reclaim_bytes and not self._make_room():
             self._not_noted = self._noted
@@ -247,20 +426,26 @@ class KeyedCalls:
             tool,
             responder,
             size,
-            request_size,
+            responder.exchange.request_size,
             scopes,
         )
         return call
 
     def withdraw(self, call: KeyedCall) -> None:
-        """Forget a key that was noted, because its call has been refused."""
+        """Forget a key that was noted, because its call does not run."""
+        self._connected(call)
         self._forget(call)
 
-    def no_call(self, key: Key, request: Request) -> RemoteProtocolError:
-        """Return the refusal of a request that has an unknown key and calls no tool."""
-        if request.method == EXTENSION:
-            return self.unknown(key, request, was_noted=False)
-        return refusals.BAD_KEY(request.id)
+    def look(self, key: Key, principal: str, request: Request, exchange: ServerExchange) -> None:
+        """Respond to a request that has an unknown key and calls no tool.
+
+        Raises RemoteProtocolError unless another instance may have the call.
+        """
+        if request.method != EXTENSION:
+            raise refusals.BAD_KEY(request.id)
+        if self._shared is None:
+            raise self.unknown(key, request, was_noted=False)
+        self._shared.look(key, principal, request, exchange)
 
     def reclaim(
         self, call: KeyedCall, key: Key, request: Request, exchange: ServerExchange
@@ -296,8 +481,7 @@ class KeyedCalls:
         instance, count, _, _ = key
         is_new = int(count or 0) >= max(self._forgotten, self._not_noted)
         never_arrived = not was_noted and instance == self.instance and is_new
-        data = {PLACE: self.place, NEVER_ARRIVED: never_arrived}
-        return refusals.UNKNOWN_KEY(request.id, data=data)
+        return refusals.unknown_key(request, self.place, never_arrived=never_arrived)
 
     def report(self, call: KeyedCall, message: bytes) -> None:
         """Keep a message before the response to a call, which may be cancelled to make room."""
@@ -317,8 +501,19 @@ class KeyedCalls:
             self._make_room()
 
     def on_due(self, call: KeyedCall) -> None:
-        """Cancel a call whose client has not come back."""
-        seconds = self._core.limits.reclaim_timeout
+        """Cancel a call whose client has not come back, here or at another instance."""
+        if call.kept is None:
+            self._give_up(call, is_waited=False)
+        else:
+            call.kept.look_for_client(lambda is_waited: self._give_up(call, is_waited=is_waited))
+
+    def _give_up(self, call: KeyedCall, *, is_waited: bool) -> None:
+        share, seconds = self._shares.get(call.principal), self._core.limits.reclaim_timeout
+        if share is None or call not in share.cut:
+            return  # it has ended, or the client has come back, while the store was asked
+        if is_waited:
+            self._core.timers.set(Timer.RECLAIM, call, self._core.now + seconds)
+            return
         self._cancel(call, f"the client did not come back within {seconds:g} s (reclaim_timeout)")
 
     def cancel(self, text: Any, principal: str) -> None:
@@ -341,6 +536,8 @@ class KeyedCalls:
         if call in share.cut:
             self._connected(call)
         call.responder, call.ended_at = None, self._core.now
+        if call.kept is not None:
+            call.kept.end(response, http_status)
         if response is None:
             self._drop_response(call)
             share.spent.append(call)
@@ -364,13 +561,18 @@ class KeyedCalls:
     def _cancel(self, call: KeyedCall, reason: str) -> None:
         self._connected(call)
         assert call.responder is not None
-        call.responder.cancel_calls(reason)
+        if call.is_starting:
+            call.responder.complete_without_response()
+        else:
+            call.responder.cancel_calls(reason)
 
     def _drop_response(self, call: KeyedCall) -> None:
         """Drop the response of a call that has ended, and its reports, if they are kept."""
         size = call.report_size
         if call.response is not None:
             size += len(call.response)
+            if call.kept is not None:
+                call.kept.drop()
         self._shares[call.principal].size -= size
         self._size -= size
         call.response, call.report_size = None, 0

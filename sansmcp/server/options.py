@@ -53,7 +53,7 @@ class ServerSettings(TypedDict, total=False):
     task_poll_interval: float
     wall_clock: Callable[[], float] | None
     retry: float | None
-    reclaim: bool
+    reclaim: bool | str
     state_signer: StateSigner | None
     policy: SecurityPolicy | None
     limits: Limits | None
@@ -91,6 +91,11 @@ def _check_interval(options: object, attribute: object, seconds: float) -> None:
 
 def _check_networks(options: object, attribute: object, networks: tuple[str, ...]) -> None:
     parse_networks(networks)
+
+
+def _check_reclaim(options: object, attribute: object, reclaim: object) -> None:
+    if not isinstance(reclaim, bool) and reclaim != "store":
+        raise LocalProtocolError(f"reclaim must be True, False or 'store', got {reclaim!r}")
 
 
 def _check_retry(options: object, attribute: object, retry: float | None) -> None:
@@ -162,8 +167,10 @@ class ServerOptions:
             None leaves the wait to the clients.
         reclaim: let calls of tools run on if their connections are cut, and keep their responses in
             memory for a while, for clients that give their calls keys (``sansmcp/reclaim``), as
-            those of this library do. False suits a process that ends with each request. See
-            docs/streams.md.
+            those of this library do. False suits a process that ends with each request. ``"store"``
+            also keeps keys and responses in the store, by an append before each call and one after
+            it, so that any instance that shares the store gives the rest of a call; it needs
+            ``shared_store``, ``wall_clock`` and ``state_signer``. See docs/streams.md.
         state_signer: signs the state that handlers save while the client is asked for input. At
             2026-07-28, InputRequired needs it if there is a state, or no input requests. None makes
             adapters create one.
@@ -212,7 +219,7 @@ class ServerOptions:
     task_poll_interval: float = attrs.field(default=1.0, validator=_check_interval)
     wall_clock: Callable[[], float] | None = None
     retry: float | None = attrs.field(default=None, validator=_check_retry)
-    reclaim: bool = True
+    reclaim: bool | str = attrs.field(default=True, validator=_check_reclaim)
     state_signer: StateSigner | None = attrs.field(
         default=None, validator=instance_of_type((StateSigner, NoneType))
     )
@@ -245,6 +252,13 @@ class ServerOptions:
         if (self.shared_store or self.offers_multi_turn) and not self.resumable:
             raise LocalProtocolError(
                 "shared_store and multi_turn need resumable=True, because they use the store"
+            )
+        if self.reclaim == "store" and not (
+            self.shared_store and self.wall_clock is not None and self.state_signer is not None
+        ):
+            raise LocalProtocolError(
+                "reclaim='store' needs shared_store=True, wall_clock=time.time and a state_signer "
+                "that all instances have"
             )
         if self.health_path is not None:
             health = self.health_path.rstrip("/")

@@ -30,6 +30,7 @@ from ..codecs.jsonrpc import (
 from ..errors import RemoteProtocolError
 from ..messages import Request, RequestId
 from ..rates import RateLimit
+from ..reclaim import NEVER_ARRIVED, PLACE
 
 
 @attrs.frozen
@@ -411,6 +412,19 @@ UNKNOWN_KEY = RefusalTemplate(
     "unknown_key",
     "This process has no response of a call with this key",
 )
+RUNS_ELSEWHERE = RefusalTemplate(
+    503,
+    INVALID_REQUEST,
+    "runs_elsewhere",
+    "Another instance runs the call with this key; ask again, so that it gets the request",
+)
+TOO_MANY_KEYS = RefusalTemplate(
+    429,
+    INVALID_REQUEST,
+    "too_many_keys",
+    "This instance has stored the keys of too many calls (max_stored_entries), and nothing was "
+    "run: try again later",
+)
 CANCELLED_ELSEWHERE = RefusalTemplate(
     503,
     INVALID_REQUEST,
@@ -512,6 +526,14 @@ def rate_limited(
 def too_many_proofs(seconds: int) -> RemoteProtocolError:
     """Return the error for a DPoP proof that cannot be kept; ``seconds``: the time to wait."""
     return _TOO_MANY_PROOFS(seconds=seconds, headers=((b"retry-after", b"%d" % seconds),))
+
+
+def unknown_key(request: Request, place: str, *, never_arrived: bool) -> RemoteProtocolError:
+    """Return the error for a request for the rest of a call whose response is not kept.
+
+    ``place``: that which clients are to name. ``never_arrived``: no call with the key has arrived.
+    """
+    return UNKNOWN_KEY(request.id, data={PLACE: place, NEVER_ARRIVED: never_arrived})
 
 
 def store_failed(request_id: RequestId | None = None) -> RemoteProtocolError:

@@ -165,7 +165,7 @@ class Server(StoreCompletions):
         self._lease = Lease(self._core, self._logs) if options.shared_store else None
         self._peers = Peers(self._core, self._logs, self._lease)
         self._tasks = TaskTable(self._core, self._logs, self._lease, self._peers)
-        self._keyed_calls = KeyedCalls(self._core) if options.reclaim else None
+        self._keyed_calls = self._keyed_part(options)
         self._modern = ModernServer(
             self._core, Subscriptions(self._core), self._tasks, self._keyed_calls
         )
@@ -196,6 +196,18 @@ class Server(StoreCompletions):
         from .dpop_checks import DpopChecks
 
         return DpopChecks(self._core, self._logs, resource)
+
+    def _keyed_part(self, options: ServerOptions) -> KeyedCalls | None:
+        """Return the part for calls with keys; import what shares them only if they are shared."""
+        if not options.reclaim:
+            return None
+        if options.reclaim is True:
+            return KeyedCalls(self._core, None)
+        from .shared_keys import StoredKeys
+
+        assert self._lease is not None, "the options demand a shared store"
+        shared = StoredKeys(self._core, self._logs, self._lease, self._peers)
+        return KeyedCalls(self._core, shared)
 
     def _legacy_part(self, endpoint: Endpoint) -> LegacyServer | None:
         """Return the part for the handshake revisions; import it only if one of them is served."""
@@ -617,7 +629,7 @@ class Server(StoreCompletions):
                     owner.open()
                 case Timer.TASK, RunningCall():
                     owner.become_task(now=now)
-                case Timer.STORED, RunningTask():
+                case Timer.STORED, RunningTask() | KeyedCall():
                     owner.on_due()
                 case Timer.RECLAIM, KeyedCall() as call:
                     assert self._keyed_calls is not None, "else no call has a key"

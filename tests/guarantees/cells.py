@@ -51,7 +51,9 @@ class Column:
     title: str
     revisions: tuple[str, ...]
     kept: str
-    """``"nothing"``, ``"memory"``, or ``"file"``: a SqliteStore that all instances share."""
+    """``"nothing"``, ``"memory"``, ``"file"``: a SqliteStore that all instances share, or
+    ``"keys"``: the same, also for the keys of calls.
+    """
     idempotent: bool = False
     reclaim: bool = True
     """False if calls have no keys: one side is another library, or has ``reclaim=False``."""

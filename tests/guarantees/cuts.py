@@ -71,6 +71,10 @@ FORMS = (
         revisions=("2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"),
     ),
     Form(
+        *("keys", 'two processes round robin, a shared store, reclaim="store"', "keys", 2),
+        revisions=("2025-03-26", "2025-06-18", "2025-11-25", "2026-07-28"),
+    ),
+    Form(
         *("two", "two processes round robin, all defaults", "memory", 2),
         revisions=("2026-07-28",),
     ),

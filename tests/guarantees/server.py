@@ -138,10 +138,12 @@ def main() -> None:
     options: dict[str, Any] = {"task": "never"}
     if task != "never":
         options = {"task": "optional", "restartable": task == "restartable"}
-    if kept == "file":
+    if kept in ("file", "keys"):
         settings["store"] = SqliteStore(file)
         settings["shared_store"] = True
         settings["state_signer"] = sansmcp.StateSigner(keys=(b"one key for all.",), clock=time.time)
+    if kept == "keys":
+        settings["reclaim"] = "store"
     _SERVE[adapter](journal, options, settings)
 
 

@@ -30,6 +30,7 @@ from sansmcp.server.legacy.streams import WriterDeclaration, place_of
 from sansmcp.server.modern.task_operation import task_key
 from sansmcp.server.modern.task_record import Reentry, TaskRecord
 from sansmcp.server.records import RecordTooNewError, write_head
+from sansmcp.server.shared_keys import Claim
 from sansmcp.tasks import CANCEL, GET, UPDATE
 
 from .harness import PING, RawExchange, ServerHarness, expect, methods, report_progress_all
@@ -51,6 +52,7 @@ STARTED = TaskRecord(
     created=1.0, updated=2.0, ttl=5.0, poll_interval=1.0, writer="i", reentry=Reentry(REQUEST)
 )
 PARKED = ParkedCall(REQUEST, {"a": "b"}, {"step": 1}, 1, None)
+CLAIM = Claim.of("i", REQUEST, ("read",))
 WRITER = WriterDeclaration("i", [1], {".notify": 3})
 
 
@@ -70,12 +72,14 @@ RECORDS: dict[str, Any] = {
     "started-task": STARTED,
     "parked-call": PARKED,
     "writer": WRITER,
+    "claim": CLAIM,
 }
 DECODERS: dict[str, Callable[[bytes], Any]] = {
     "task": TaskRecord.decode,
     "started-task": TaskRecord.decode,
     "parked-call": ParkedCall.decode,
     "writer": declaration_in,
+    "claim": Claim.decode,
 }
 
 

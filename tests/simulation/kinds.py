@@ -80,6 +80,9 @@ KINDS = {
             *("resources", "ends", "small store"),
         ),
     ),
+    "shared keys": Kind(
+        base=("fleet",), has=_set("cuts"), lacks=_set("tasks", "protected", "eras", "batches")
+    ),
     "proofs": Kind(
         base=("fleet",),
         has=_set("protected"),
@@ -103,6 +106,7 @@ SOMETIMES = (
     *(f"connected by stdio-v2 at {version}" for version in tuple(REVISIONS)[1:]),
     "client that makes many calls refused for lack of room",
     "instance stands still",
+    "key claimed by another instance",
     "instance stands still while a handler runs",
     "instance stands still while it reads a lease",
     "proof used again",
@@ -117,6 +121,7 @@ SOMETIMES = (
     "relay connected by streamable-http at 2025-11-25",
     "relay connected by streamable-http at 2026-07-28",
     "relay loses its upstream",
+    "response of another instance given",
     "server keeps the connection of a silent client",
     "state of an unknown key refused",
     "store full",

@@ -431,8 +431,10 @@ class World:
         }
         self.kind = kinds.draw(fates) if kind is None else kind
         self.features = kinds.features_of(self.kind, self.features, fates)
-        self.has_keys = self.kind == "keyed calls"
+        self.has_keys = self.kind in ("keyed calls", "shared keys")
         """Whether calls have keys, by which they survive cuts."""
+        self.shares_keys = self.kind == "shared keys"
+        """Whether all instances have the keys of calls, in their store."""
         for name in ("bad gateway", "doubled posts", "rate limit") if self.has_keys else ():
             if fates.strikes(f"keyed calls with {name}", 0.3):
                 self.features.add(name)
@@ -563,6 +565,8 @@ class World:
                 pick("requests a second", (2.0, 5.0)), pick("burst", (2, 5))
             )
             self.causes.add("rate")
+        if self.shares_keys:
+            self.settings.update(reclaim="store", wall_clock=lambda: self.wall_time)
         if has_tasks:
             self.settings.update(
                 task_after=pick("task after", (0.0, 0.05, 0.3, 1.0, None)),
@@ -579,7 +583,7 @@ class World:
         count = pick("instances", (2, 3) if is_fleet else (1, 2, 2, 3))
         if "large fleet" in self.features:
             count = pick("instances of a large fleet", (4, 5))
-        if self.has_keys and count > 1 and self.shared:
+        if self.has_keys and count > 1 and self.shared and not self.shares_keys:
             self.causes.add("several")
         self.instances: list[Instance] = []
         self._generation = 0
@@ -1498,9 +1502,11 @@ class World:
     def may_miss(self, errand: Errand) -> bool:
         """Whether a client may not be told all that a call has told.
 
-        Of a call with a key, the server keeps only the newest messages for a client that was cut.
+        Of a call with a key, the server keeps only the newest messages for a client that was cut,
+        and no other instance has them.
         """
-        return self.is_repeated(errand) or (errand.name in self.keyed and not errand.is_kept)
+        is_lost = self.shares_keys or not errand.is_kept
+        return self.is_repeated(errand) or (errand.name in self.keyed and is_lost)
 
     def subject_of(self, errand: Errand) -> Errand:
         """Return the call whose task a request is about; else the call itself."""

@@ -423,6 +423,9 @@ class StoreSeat:
                 page = store.store.read(key, after, limit=limit, max_bytes=most)
                 self._looked[key].append(world.clock.now)
                 count = world.tasks.count_states(key)
+                is_kept = page is not None and page.last.final and key.session.startswith(".kept.")
+                if is_kept:
+                    world.reach("response of another instance given")
                 if page is None or (page.entries and page.entries[0].seq > after + 1):
                     world.reach("entries have gone from the store")
                 elif len(page.entries) == limit and page.last.seq > page.entries[-1].seq:
@@ -473,6 +476,8 @@ class StoreSeat:
             world.reach("append behind")
         else:
             world.reach("append overtaken")
+            if key.session == ".keys":
+                world.reach("key claimed by another instance")
             if is_log_of_task(key):
                 world.reach("task changed by two at once")
         return result

@@ -164,7 +164,7 @@ class StreamableHttp:
             has_meta = "_meta" in (messages.params or ())
             text = meta_of(messages).pop(EXTENSION, None) if has_meta else None
             if text is not None and self._keyed_calls is not None:
-                self._keyed_request(self._keyed_calls, exchange, session, messages, text)
+                self._keyed_request(self._keyed_calls, exchange, session, messages, text, context)
                 return
             self._dispatcher.check_call(session, messages)
             stream_after = self._core.stream_after_of(messages.method)
@@ -182,6 +182,7 @@ class StreamableHttp:
         session: LegacySession,
         request: Request,
         text: Any,
+        context: SessionRequestContext,
     ) -> None:
         """Start a call with a key, or send the rest of one that has been started."""
         key, found = calls.read(text, session.principal, request)
@@ -189,15 +190,21 @@ class StreamableHttp:
             calls.reclaim(found, key, request, exchange)
             return
         if request.method != "tools/call":
-            raise calls.no_call(key, request)
+            calls.look(key, session.principal, request, exchange)
+            return
         self._dispatcher.check_call(session, request)
         stream_after, ids = self._core.stream_after_of(request.method), (request.id,)
         responder = KeyedSessionResponder(
             self._core, session, exchange, stream_after, ids, 1, is_batch=False, calls=calls
         )
-        principal, size = session.principal, exchange.request_size
-        responder.call = calls.note(key, principal, request, responder, size)
-        self._dispatcher.start((request,), responder)
+
+        def start() -> None:
+            if calls.are_shared:  # time has passed
+                validate_session_exists(context)
+                self._dispatcher.check_call(session, request)
+            self._dispatcher.start((request,), responder)
+
+        calls.start(key, session.principal, request, responder, start)
 
     def _context(self, head: RequestHead) -> SessionRequestContext:
         return SessionRequestContext(self._endpoint, head, self._table)

@@ -350,7 +350,7 @@ class ModernHttp:
         elif request.method == "tools/call":
             self._start(exchange, head, request, meta, key)
         else:
-            raise calls.no_call(key, request)
+            calls.look(key, head.principal, request, exchange)
 
     def _start(
         self,
@@ -375,13 +375,8 @@ class ModernHttp:
         calls = self._keyed_calls
         assert calls is not None, "else keys are not read"
         keyed = KeyedResponder(self._core, caller, exchange, stream_after, calls)
-        keyed.call = calls.note(key, head.principal, request, keyed, exchange.request_size)
-        try:
-            self._modern.start(request, caller, keyed)
-        except RemoteProtocolError:
-            if keyed.call is not None:
-                calls.withdraw(keyed.call)
-            raise
+        start = self._modern.start
+        calls.start(key, head.principal, request, keyed, start, request, caller, keyed)
 
 
 @attrs.define(eq=False, repr=False)
