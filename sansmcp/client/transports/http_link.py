@@ -183,22 +183,21 @@ class HttpLink:
             if authorizing is not None and number == authorizing.exchange:
                 authorizing.flow.receive(part, now)
                 return self.run_flow(now)
-            return iter(())
+            return ()
         reader, stream = exchange.reader, exchange.stream
         has_more = reader.receive(part)
         if reader.has_cookies:
             self.exchanges.take_cookies(exchange, now)
-        if isinstance(part, ResponseHead):
-            if authorizing is not None:
-                assert exchange.attempt is not None
-                authorizing.flow.responded(exchange.attempt, str(exchange.request.url), part)
-            if stream is not None and reader.is_stream:
-                stream.opened(now)
+        if authorizing is not None and isinstance(part, ResponseHead):
+            assert exchange.attempt is not None
+            authorizing.flow.responded(exchange.attempt, str(exchange.request.url), part)
+        if stream is not None and reader.is_stream and isinstance(part, ResponseHead):
+            stream.opened(now)
         if has_more:
             return self.read(number, now, heard=exchange)
         if stream is not None and stream.is_watched:
             stream.heard_at = now
-        return iter(())
+        return ()
 
     def read(self, number: int, now: float, *, heard: Exchange | None = None) -> Deliveries:
         """Yield what an exchange brings, until it needs data or the queue of events is full.
@@ -417,7 +416,7 @@ class HttpLink:
             self._reopen(exchange, request, now)
             assert self.exchanges.url is not None
             delivery: Delivery = None, Redirected(self.exchanges.url.shown)
-            return iter((delivery,))
+            return (delivery,)
         if authorizing is None or exchange.attempt is None:
             return None
         is_closed = authorizing.flow.state is AuthorizationState.CLOSED
@@ -488,7 +487,7 @@ class HttpLink:
         number = authorizing.signed(effect) if isinstance(effect, SignJwt) else None
         if number is not None:
             self.exchanges.send_signed(number, str(result), now)
-            return iter(())
+            return ()
         authorizing.flow.completed(effect, result, now)
         return self.run_flow(now)
 

@@ -5,7 +5,7 @@ There are two: HTTP, with a stream for each request or one for all, and the pipe
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from typing import Protocol, TypeAlias
 
 from ...errors import AuthorizationFailed, RemoteProtocolError
@@ -58,7 +58,7 @@ DeliveryOutcome: TypeAlias = (
 Delivery: TypeAlias = tuple[PendingRequest | None, DeliveryOutcome]
 """What has come, and the request for which, or on whose stream; None if it belongs to none."""
 
-Deliveries: TypeAlias = Iterator[Delivery]
+Deliveries: TypeAlias = Iterable[Delivery]
 """Deliveries that may each depend on what was done about the one before: consume them at once, and
 act on each before the next.
 """
