@@ -193,6 +193,51 @@ _CLIENT_STATES = {
 
 
 @attrs.define(eq=False, repr=False)
+class _OpeningTime:
+    """The deadlines of an opening, which stand still while a request waits for authorization."""
+
+    deadline: float = math.inf
+    """Time when the present step is over, in seconds on the machine's clock."""
+    ends: float = 0.0
+    """Time when the opening times out, in seconds on the machine's clock."""
+    _paused_at: float | None = attrs.field(default=None, init=False)
+    """Time since which a request waits for authorization; None if none does."""
+
+    def pause(self, now: float) -> bool:
+        """Stop the clock. Return False if it is stopped already."""
+        if self._paused_at is not None:
+            return False
+        self._paused_at = now
+        return True
+
+    def resume(self, now: float) -> bool:
+        """Move the deadlines by the time of the pause. Return False if there was none."""
+        if self._paused_at is None:
+            return False
+        self.deadline += now - self._paused_at
+        self.ends += now - self._paused_at
+        self._paused_at = None
+        return True
+
+    def forget_pause(self) -> None:
+        """End a pause, and leave the deadlines."""
+        self._paused_at = None
+
+
+@attrs.define(eq=False, repr=False)
+class _Handshake:
+    """One ``initialize`` and what came of it."""
+
+    offered: str = ""
+    """The version in the request."""
+    result: dict[str, Any] = attrs.field(factory=dict[str, Any], init=False)
+    """The result; empty before there is one."""
+    agreed: Agreed = attrs.field(factory=Agreed, init=False)
+    why_unconfirmed: str = attrs.field(default="no response", init=False)
+    """Why the server has not accepted ``notifications/initialized`` so far."""
+
+
+@attrs.define(eq=False, repr=False)
 class Opening:
     """Decides which request of the opening comes next, also after the loss of a session."""
 
@@ -207,8 +252,7 @@ class Opening:
     transport: str = attrs.field(default="", init=False)
     """The name of the transport in use."""
     state: OpeningState = attrs.field(default=OpeningState.NEW, init=False)
-    deadline: float = attrs.field(default=math.inf, init=False)
-    """When :meth:`due` is to be called, in seconds on the machine's clock."""
+    _time: _OpeningTime = attrs.field(factory=_OpeningTime, init=False)
     _request_id: int | None = attrs.field(default=None, init=False)
     """The id of the latest ``server/discover`` or ``initialize``."""
     _untried: list[str] = attrs.field(factory=list[str], init=False)
@@ -219,21 +263,12 @@ class Opening:
     """The transports that failed, each with its error."""
     _failures: list[CallError] = attrs.field(factory=list[CallError], init=False)
     """The errors of the earlier attempts of this opening, on the transport in use."""
-    _ends: float = attrs.field(default=0.0, init=False)
-    """Time when the opening times out, in seconds on the machine's clock."""
-    _paused_at: float | None = attrs.field(default=None, init=False)
-    """Time since which the request waits for authorization; None if it does not."""
     _probing: _Probing = attrs.field(default=_Probing.DUE, init=False)
     _has_probed_again: bool = attrs.field(default=False, init=False)
     """True if ``server/discover`` was repeated with a version that the server listed."""
     _is_era_certain: bool = attrs.field(default=True, init=False)
     """False if ``server/discover`` was refused in a way that shows nothing about the era."""
-    _result: dict[str, Any] = attrs.field(factory=dict[str, Any], init=False)
-    """The result of ``initialize``."""
-    _agreed: Agreed = attrs.field(factory=Agreed, init=False)
-    _why_unconfirmed: str = attrs.field(default="no response", init=False)
-    _offered: str = attrs.field(default="", init=False)
-    """The version in the latest ``initialize``."""
+    _handshake: _Handshake = attrs.field(factory=_Handshake, init=False)
     _losses: int = attrs.field(default=0, init=False)
     """The number of sessions that the server discarded since its last response to a call."""
     _streams_lost: int = attrs.field(default=0, init=False)
@@ -256,6 +291,11 @@ class Opening:
         """True if calls can be sent."""
         return self.state is OpeningState.READY
 
+    @property
+    def deadline(self) -> float:
+        """When :meth:`due` is to be called, in seconds on the machine's clock."""
+        return self._time.deadline
+
     # Beginning
 
     def start(self, transports: Sequence[str], now: float) -> OpeningOutcome:
@@ -268,23 +308,15 @@ class Opening:
 
         Returns False if it is stopped already, or the session is open.
         """
-        if self._paused_at is not None or self.is_ready:
-            return False
-        self._paused_at = now
-        return True
+        return not self.is_ready and self._time.pause(now)
 
     def resume(self, now: float) -> bool:
         """Move the deadlines by the time of the pause. Returns False if there was none."""
-        if self._paused_at is None:
-            return False
-        self.deadline += now - self._paused_at
-        self._ends += now - self._paused_at
-        self._paused_at = None
-        return True
+        return self._time.resume(now)
 
     def forget_pause(self) -> None:
         """End a pause with its request: the next one has deadlines of its own."""
-        self._paused_at = None
+        self._time.forget_pause()
 
     def sent(self, request_id: int) -> None:
         """Record the id of the request that was sent for a Probe or Initialize."""
@@ -361,10 +393,9 @@ class Opening:
             )
             return self._after_discovery(found, reason, now)
         version, result = str(found.version), json.as_object(response) or {}
-        self._agreed = Agreed(REVISIONS[version])
         meta = json.as_object(result.get("_meta")) or {}
         info = json.as_object(meta.get(SERVER_INFO)) or json.as_object(result.get("serverInfo"))
-        return self._ready(Era.MODERN, info or {}, result)
+        return self._ready(Agreed(REVISIONS[version]), info or {}, result)
 
     def _discovery_refused(self, refusal: Refusal, now: float) -> OpeningOutcome:
         """Return the next step after a refusal of ``server/discover``.
@@ -423,7 +454,7 @@ class Opening:
         agreed = agreement(result, headers, self._options, self.transport, self._request_id)
         if isinstance(agreed, CallError):
             return self._unreachable(agreed, now)
-        self._result, self._agreed = result, agreed
+        self._handshake.result, self._handshake.agreed = result, agreed
         self._advance(OpeningEvent.CONFIRM)
         return Confirm(agreed)
 
@@ -431,7 +462,7 @@ class Opening:
         error = refusal.error
         failure = refusal.as_error(INITIALIZE, self._request_id)
         if refusal.was_not_run:
-            again = self._try_again(failure, refusal.retry_after, now, self._ends - now)
+            again = self._try_again(failure, refusal.retry_after, now, self._time.ends - now)
             if again is not None:
                 return again
         if error is not None and (error.id == self._request_id or error.code in MODERN_ERRORS):
@@ -450,12 +481,13 @@ class Opening:
 
     def confirmed(self) -> OpeningOutcome:
         """Open the session: the server has accepted ``notifications/initialized``."""
-        info = json.as_object(self._result.get("serverInfo")) or {}
-        return self._ready(Era.LEGACY, info, self._result)
+        result, agreed = self._handshake.result, self._handshake.agreed
+        info = json.as_object(result.get("serverInfo")) or {}
+        return self._ready(agreed, info, result)
 
     def confirm_delayed(self, reason: str) -> None:
         """Record why the server has not accepted ``notifications/initialized`` so far."""
-        self._why_unconfirmed = reason
+        self._handshake.why_unconfirmed = reason
 
     def unconfirmed(self, reason: str, now: float) -> OpeningOutcome:
         """Return the next step if the server does not accept ``notifications/initialized``."""
@@ -579,7 +611,7 @@ class Opening:
     def close(self) -> None:
         """Record that the client ends the session."""
         self._advance(OpeningEvent.CLOSE)
-        self.deadline = math.inf
+        self._time.deadline = math.inf
 
     def closed(self) -> None:
         """Record that the session has ended, or that there was none."""
@@ -599,7 +631,7 @@ class Opening:
         """Start an opening and its timeout."""
         self._failures.clear()
         self._probing = _Probing.DUE
-        self._ends = now + self._options.connect_timeout
+        self._time.ends = now + self._options.connect_timeout
         if not self._is_http_sse:
             return self._begin(now)
         if not self._streams_lost:
@@ -612,7 +644,7 @@ class Opening:
     def _begin(self, now: float) -> OpeningOutcome:
         """Send the first request, ``server/discover`` or ``initialize``."""
         if not self._failures:
-            self._ends = now + self._options.connect_timeout
+            self._time.ends = now + self._options.connect_timeout
         self._is_era_certain = True
         if self._probing is _Probing.SKIPPED:
             self._probing = _Probing.DUE
@@ -628,48 +660,49 @@ class Opening:
 
     def _probe(self, version: str, event: OpeningEvent, now: float) -> Probe:
         self._advance(event)
-        self.deadline = now + self._options.capped_probe_timeout
+        self._time.deadline = now + self._options.capped_probe_timeout
         if not self._options.handshake_versions:
             # Nothing is tried next, so a process that starts slowly has all of the time. If others
             # have failed before, the last attempt may end later, but with a cause of its own.
-            self.deadline = max(self.deadline, self._ends)
+            self._time.deadline = max(self._time.deadline, self._time.ends)
         return Probe(version)
 
     def _initialize(self, version: str | None) -> Initialize:
         """Send ``initialize`` with ``version``, or with our newest."""
         self._advance(OpeningEvent.INITIALIZE)
-        self.deadline, self._result, self._why_unconfirmed = self._ends, {}, "no response"
-        self._offered = version or self._options.handshake_versions[-1]
-        return Initialize(self._offered)
+        self._time.deadline = self._time.ends
+        self._handshake = _Handshake(version or self._options.handshake_versions[-1])
+        return Initialize(self._handshake.offered)
 
     def _await_endpoint(self, now: float) -> OpenEventStream:
         self._advance(OpeningEvent.LOCATE)
-        self.deadline = now + self._options.connect_timeout
+        self._time.deadline = now + self._options.connect_timeout
         return OpenEventStream()
 
     def _back_off(self, delay: float, attempt: int, reason: str, now: float) -> Retry:
         self._advance(OpeningEvent.BACK_OFF)
-        self.deadline = now + delay
+        self._time.deadline = now + delay
         return Retry(delay, attempt, reason)
 
-    def _ready(self, era: Era, info: dict[str, Any], result: dict[str, Any]) -> Ready:
+    def _ready(self, agreed: Agreed, info: dict[str, Any], result: dict[str, Any]) -> Ready:
         self._advance(OpeningEvent.OPEN)
-        self.deadline = math.inf
+        self._time.deadline = math.inf
         self._has_probed_again = False
         self._untried.clear()
         self._attempts.clear()
         self._failures.clear()
-        if self._is_era_certain or era is Era.MODERN:
+        if self._is_era_certain or agreed.is_modern:
+            era = agreed.revision.era
             self._options.known_servers.remember(self._target, self.transport, era)
         instructions = result.get("instructions")
         event = Connected(
             transport=self.transport,
-            version=self._agreed.revision.name,
+            version=agreed.revision.name,
             server_info=info,
             capabilities=json.as_object(result.get("capabilities")) or {},
             instructions=instructions if isinstance(instructions, str) else None,
         )
-        return Ready(self._agreed, event)
+        return Ready(agreed, event)
 
     def _require_handshake(self, reason: str, now: float) -> OpeningOutcome:
         return self._after_discovery(DiscoveryResult(Discovered.HANDSHAKE), reason, now)
@@ -735,9 +768,9 @@ class Opening:
         ours = self._options.handshake_versions
         listed: Any = (json.as_object(data) or {}).get("supported")
         named = listed if json.is_array(listed) else _VERSION.findall(text[:_MAX_TEXT])
-        if json.is_array(listed) and self._offered in listed:
+        if json.is_array(listed) and self._handshake.offered in listed:
             return None  # the version is not what the server refuses
-        older = [each for each in ours[: ours.index(self._offered)] if each in named]
+        older = [each for each in ours[: ours.index(self._handshake.offered)] if each in named]
         return older[-1] if older else None
 
     def _offer_again(self, version: str, failure: CallError) -> Initialize:
@@ -756,7 +789,7 @@ class Opening:
         text = f"{method} got no response from {self.server} {limit}"
         if self.state is OpeningState.CONFIRMING:
             text = f"{self.server} did not accept {INITIALIZED.method} {limit}"
-            text += f": {self._why_unconfirmed}"
+            text += f": {self._handshake.why_unconfirmed}"
         error = RequestTimeout(
             text + (":" if printed else ""),
             seconds=seconds,
@@ -833,7 +866,7 @@ class Opening:
             unsent: why no byte of the request was sent; None if some may have been.
         """
         if wait is not None:
-            left = self._ends - now
+            left = self._time.ends - now
             if unsent is Unsent.REFUSED and self._is_local:
                 left += min(LOCAL_PATIENCE - self._options.connect_timeout, 0.0)
             again = self._try_again(error, wait, now, left)
