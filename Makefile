@@ -84,6 +84,7 @@ check: $(VENV)/installed-dev
 	$(BIN)/mypy --platform darwin --cache-dir .mypy_cache/darwin sansmcp adapters
 	$(BIN)/pyright --pythonpath $(BIN)/python
 	$(BIN)/pyright --pythonpath $(BIN)/python --pythonplatform Windows sansmcp adapters
+	$(BIN)/pyright --pythonpath $(BIN)/python --pythonplatform Darwin sansmcp adapters
 
 coverage: $(VENV)/installed-dev
 	$(BIN)/python -m tests.coverage_of_changes $(COVERAGE)

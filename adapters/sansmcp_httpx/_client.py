@@ -48,13 +48,26 @@ class Client(sansmcp_local.RequestTaskClient):
             follow_redirects=False,
             auth=auth_of(self._library, effect),
         )
-        async with aclosing(sent) as response:
-            await self.feed(effect, head_of(response))
-            async for data in response.aiter_bytes():
-                await self.feed(effect, sansmcp.BodyData(data))
+        try:
+            async with aclosing(sent) as response:
+                await self.feed(effect, head_of(response))
+                async for data in response.aiter_bytes():
+                    await self.feed(effect, sansmcp.BodyData(data))
+        except Exception as error:
+            raise _Incomplete(error) from error
 
     def lost_part(self, error: Exception, url: str) -> sansmcp.ConnectionLost:
-        return connection_lost_from(self._library, self._http, error, url)
+        is_answered = isinstance(error, _Incomplete)
+        error = error.error if isinstance(error, _Incomplete) else error
+        return connection_lost_from(self._library, self._http, error, url, is_answered=is_answered)
+
+
+class _Incomplete(Exception):
+    """A response whose head had arrived was cut."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
 
 
 @explains(sansmcp.ClientOptions)

@@ -132,12 +132,14 @@ async def _parts(
 ) -> AsyncGenerator[ResponsePart, None]:
     """Yield the parts of a response, and how it ended."""
     default = library.USE_CLIENT_DEFAULT
+    is_answered = False
     try:
         sent = await http.send(request, stream=True, auth=default, follow_redirects=default)
         async with aclosing(sent) as response:
+            is_answered = True
             yield head_of(response)
             async for data in response.aiter_bytes():
                 yield sansmcp.BodyData(data)
         yield sansmcp.BodyEnd()
     except Exception as error:  # raised by the library, or by a transport or hook of its user
-        yield connection_lost_from(library, http, error, str(request.url))
+        yield connection_lost_from(library, http, error, str(request.url), is_answered=is_answered)

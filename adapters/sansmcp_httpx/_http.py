@@ -128,9 +128,17 @@ def head_of(response: Any) -> sansmcp.ResponseHead:
 
 
 def connection_lost_from(
-    library: ModuleType, http: BuildsRequests, error: Exception, url: str
+    library: ModuleType,
+    http: BuildsRequests,
+    error: Exception,
+    url: str,
+    *,
+    is_answered: bool = False,
 ) -> sansmcp.ConnectionLost:
-    """Return the part that reports an exception of the library, or of hooks given to it."""
+    """Return the part that reports an exception of the library, or of hooks given to it.
+
+    ``is_answered``: the head of the response had arrived.
+    """
     if isinstance(error, library.PoolTimeout):
         return sansmcp.ConnectionLost(
             "all connections of the httpx client are in use: each open event stream holds one, so "
@@ -142,7 +150,8 @@ def connection_lost_from(
         return sansmcp.ConnectionLost(text, Unsent.PERMANENT)
     if isinstance(error, (library.ConnectError, library.ConnectTimeout)):
         return sansmcp.ConnectionLost(*connect_failure(error, text, url, authorities=_AUTHORITIES))
-    if isinstance(error, library.RemoteProtocolError) and url.startswith("http:"):
+    is_lost = isinstance(error, (library.RemoteProtocolError, library.ReadError))
+    if is_lost and not is_answered and url.startswith("http:"):
         text += "; if the server speaks TLS, write https:// instead of http://"
     return sansmcp.ConnectionLost(text)
 
@@ -151,12 +160,14 @@ def response_parts(
     library: ModuleType, http: HttpClient, request: Any, auth: Any, *, follow_redirects: Any
 ) -> Generator[ResponsePart, None, None]:
     """Send a request without an event loop; yield the parts of the response, and how it ended."""
+    is_answered = False
     try:
         sent = http.send(request, stream=True, auth=auth, follow_redirects=follow_redirects)
         with closing(sent) as response:
+            is_answered = True
             yield head_of(response)
             for data in response.iter_bytes():
                 yield sansmcp.BodyData(data)
         yield sansmcp.BodyEnd()
     except Exception as error:  # raised by the library, or by a transport or hook of its user
-        yield connection_lost_from(library, http, error, str(request.url))
+        yield connection_lost_from(library, http, error, str(request.url), is_answered=is_answered)

@@ -116,10 +116,7 @@ class ClientConnection:
         if self._exchange is not None:
             self._reader.receive(b"")
             self._read(now)
-        reason = "closed before the response was complete"
-        if self._may_be_tls:  # as TLS servers do, such as those of asyncio
-            reason += "; if the server speaks TLS, write https:// instead of http://"
-        self.connection_lost(reason, now=now)
+        self.connection_lost("closed before the response was complete", now=now)
 
     def connection_lost(self, reason: str, *, now: float, unsent: Unsent | None = None) -> None:
         """Report that the connection broke or could not be opened. Repeated calls are safe.
@@ -134,6 +131,8 @@ class ClientConnection:
         self._is_lost = True
         if self._exchange is not None:
             exchange, self._exchange = self._exchange, None
+            if self._may_be_tls and unsent is None:  # servers of TLS close or reset the connection
+                reason += "; if the server speaks TLS, write https:// instead of http://"
             self._client.receive_part(exchange, ConnectionLost(reason, unsent), now=now)
 
     def _read(self, now: float) -> None:

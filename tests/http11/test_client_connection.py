@@ -235,14 +235,18 @@ def test_a_server_that_speaks_tls(size: int | None) -> None:
     assert not harness.connection.is_reusable
 
 
+@pytest.mark.parametrize("is_reset", [False, True])
 @pytest.mark.parametrize(("data", "is_told"), [(b"", True), (b"H", False), (response(), False)])
-def test_a_server_that_may_speak_tls(data: bytes, is_told: bool) -> None:
-    """Those of asyncio close the connection, without an alert."""
+def test_a_server_that_may_speak_tls(data: bytes, is_told: bool, is_reset: bool) -> None:
+    """Those of asyncio close the connection, without an alert; others reset it."""
     harness = ClientConnectionHarness().feed(data)
     if harness.connection.is_done:  # the next request follows on this connection
         harness.connection.begin(harness.effects.pop())
         harness.events.clear()
-    harness.connection.receive_eof(now=0)
+    if is_reset:
+        harness.connection.connection_lost("Connection reset by peer", now=0)
+    else:
+        harness.connection.receive_eof(now=0)
     harness.run_pending()
     assert ("if the server speaks TLS" in repr(harness.events)) is is_told
 

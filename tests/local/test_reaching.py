@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import socket
+import struct
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
@@ -56,6 +57,14 @@ def on_httpx(url: str, **settings: Any) -> Any:
             return await client.call("tools/list")
 
     return asyncio.run(main())
+
+
+def on_blocking_httpx(url: str, **settings: Any) -> Any:
+    with (
+        httpx.Client() as http,
+        sansmcp_httpx.connect_blocking(url, http, **settings) as client,
+    ):
+        return client.call("tools/list")
 
 
 ADAPTERS = [on_asyncio, on_trio, blocking, on_httpx]
@@ -111,20 +120,38 @@ def test_tls_at_a_plain_server(connect: Connect) -> None:
     assert "write http:// instead of https://" in str(error)
 
 
-@pytest.mark.parametrize("does_alert", [True, False])
-@pytest.mark.parametrize("connect", ADAPTERS)
-def test_a_plain_client_at_a_tls_server(connect: Connect, does_alert: bool) -> None:
-    """OpenSSL sends an alert; a server of asyncio closes the connection."""
+@pytest.mark.parametrize("end", ["alert", "close", "reset"])
+@pytest.mark.parametrize("connect", [*ADAPTERS, on_blocking_httpx])
+def test_a_plain_client_at_a_tls_server(connect: Connect, end: str) -> None:
+    """OpenSSL sends an alert; a server of asyncio closes the connection, others reset it."""
 
     def talk(connection: socket.socket) -> None:
         received = b"?"
         while received and not received.endswith(b"}"):  # what is not read would reset it
             received = connection.recv(1000)
-        connection.sendall(bytes.fromhex("15030300020246") if does_alert else b"")
+        connection.sendall(bytes.fromhex("15030300020246") if end == "alert" else b"")
+        if end == "reset":
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
     with listening(talk) as port:
         error = failure(connect, f"http://127.0.0.1:{port}/mcp", reconnect=ONCE)
     assert "write https:// instead of http://" in str(error)
+
+
+@pytest.mark.parametrize("connect", [*ADAPTERS, on_blocking_httpx])
+def test_a_cut_response_is_not_that_of_a_tls_server(connect: Connect) -> None:
+    def talk(connection: socket.socket) -> None:
+        received = b"?"
+        while received and not received.endswith(b"}"):
+            received = connection.recv(1000)
+        connection.sendall(
+            b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 9\r\n\r\n{"
+        )
+
+    with listening(talk) as port:
+        error = failure(connect, f"http://127.0.0.1:{port}/mcp", reconnect=ONCE)
+    assert "got no response" in str(error)
+    assert "TLS" not in str(error)
 
 
 @pytest.mark.parametrize("connect", ADAPTERS)
