@@ -247,6 +247,26 @@ async def test_nothing_is_left_of_what_the_server_has_started(manners: str, endi
         await asyncio.gather(*[task for task in living if task is not None])
 
 
+def test_no_process_can_be_started_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error at once, which says so: neither the loop nor the system starts one."""
+
+    def popen(*_: Any, **__: Any) -> Any:
+        raise NotImplementedError
+
+    class Loop(asyncio.SelectorEventLoop):
+        async def subprocess_exec(self, *_: Any, **__: Any) -> Any:
+            raise NotImplementedError
+
+    async def main() -> None:
+        said = "the event loop of this program cannot start processes; use another one"
+        with pytest.raises(ProcessEnded, match=said):
+            await connect([*SERVER, "asyncio"], connect_timeout=100)
+
+    monkeypatch.setattr("sansmcp_asyncio._piped_process.Popen", popen)
+    with contextlib.closing(Loop()) as loop:
+        loop.run_until_complete(asyncio.wait_for(main(), 50))
+
+
 @pytest.mark.parametrize("error", [NotImplementedError(), RuntimeError("not in this thread")])
 def test_a_loop_that_cannot_start_processes(error: Exception) -> None:
     """Threads read its pipes. On Windows a SelectorEventLoop raises the first, without a text."""

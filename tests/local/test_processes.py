@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from sansmcp import LocalProtocolError
-from sansmcp_local import ProcessGroup, environment_of
+from sansmcp_local import ProcessGroup, environment_of, start_failure
 from sansmcp_local._processes import check_batch_arguments
 
 PARENT = """
@@ -62,6 +62,29 @@ def test_a_group_that_is_gone(parent: subprocess.Popen[str]) -> None:
     for kill in (False, True):
         group.signal(kill=kill)
     assert os.getpgrp() != parent.pid
+
+
+# Processes that are not started
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (
+            NotImplementedError(),
+            "the event loop of this program cannot start processes; use another one, such as "
+            "asyncio's default (on Windows ProactorEventLoop, not SelectorEventLoop)",
+        ),
+        (RuntimeError("not in this thread"), "not in this thread"),
+        (ValueError(), "ValueError"),
+        (
+            FileNotFoundError(2, "No such file or directory", "serve --key secret"),
+            "[Errno 2] No such file or directory: 'serve ...'",
+        ),
+    ],
+)
+def test_the_reason_why_a_process_is_not_started(error: Exception, reason: str) -> None:
+    assert start_failure(error).reason == reason
 
 
 # The environment
