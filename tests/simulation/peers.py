@@ -598,6 +598,8 @@ class Customer(Host):
         """Fail if a call with a key is lost by what only happens to its connections."""
         # Before 2026-07-28 its messages are in the store, from which its client resumes.
         loses = _LOSES_KEYS if self.version == "2026-07-28" else _LOSES_KEYS | _LOSES
+        if self.world.shares_keys:
+            loses = loses | {"cut off"}  # an instance that cannot reach the store counts as dead
         if not (self.causes | self.world.causes) & loses:
             self.world.fail("keys", f"{made.errand.name} is lost: {error!r} (of {self.causes})")
 
