@@ -3,8 +3,10 @@
     python -m benchmarks.speakers NAME
 
 A call names how many events it wants. ``say`` reports progress as often, in the response of the
-call; ``publish`` tells all listeners as often that the tools have changed. A bare server sends what
-is right, each event as a chunk of its own: the least that can be done with h11 and that event loop.
+call; ``publish`` tells all listeners as often that the tools have changed; ``pace`` reports as
+often, with 2 ms between two reports, each of which has the time. A bare server sends what is right,
+each event as a chunk of its own: the least that can be done with h11 and that event loop. One that
+joins writes 32 of them, or those of a millisecond, at once.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -29,6 +32,9 @@ from .measuring import LEGACY, MODERN
 from .peers import event
 
 WHAT = "a line of what a tool has to say"
+PACE = 0.002
+"""Seconds between two reports of ``pace``."""
+_TOGETHER, _MOMENT = 32, 0.001
 CHANGED = "notifications/tools/list_changed"
 
 
@@ -49,6 +55,9 @@ class Speaker(sansmcp.App):
         for number in range(call.params["arguments"]["events"]):
             if call.params["name"] == "say":
                 await call.progress(number, message=WHAT)
+            elif call.params["name"] == "pace":
+                await self.serving.loop.within(PACE, self.serving.loop.event().wait)
+                await call.progress(number, message=clock())
             else:
                 self.serving.publish(CHANGED)
                 await self.serving.loop.checkpoint()
@@ -126,10 +135,11 @@ class Bare:
         return data
 
 
-def progress(call: Any, number: int) -> dict[str, Any]:
+def progress(call: Any, number: int, *, is_paced: bool) -> dict[str, Any]:
     """A report."""
     token = call["params"]["_meta"]["progressToken"]
-    params = {"progressToken": token, "progress": number, "message": WHAT}
+    params = {"progressToken": token, "progress": number}
+    params["message"] = clock() if is_paced else WHAT
     return {"method": "notifications/progress", "params": params}
 
 
@@ -138,18 +148,54 @@ def answer(call: Any) -> dict[str, Any]:
     return {"id": call["id"], "result": TEXT}
 
 
-def bare_on_asyncio() -> None:
+def clock() -> str:
+    """The time, which is the same in all processes, as the message of a report."""
+    return f"at {time.monotonic():.6f}."
+
+
+class Joined:
+    """Pieces that are written together: each alone, or up to 32 of a millisecond."""
+
+    def __init__(self, *, joins: bool) -> None:
+        self._joins = joins
+        self._pieces: list[bytes] = []
+        self._since = 0.0
+
+    def add(self, piece: bytes) -> bytes:
+        """What is to be written now."""
+        if not self._joins:
+            return piece
+        self._pieces.append(piece)
+        now = time.monotonic()
+        if len(self._pieces) < _TOGETHER and now - self._since < _MOMENT:
+            return b""
+        self._since = now
+        return self.rest()
+
+    def rest(self) -> bytes:
+        """What is left."""
+        data = b"".join(self._pieces)
+        self._pieces.clear()
+        return data
+
+
+def bare_on_asyncio(*, joins: bool = False) -> None:
     """A bare server on asyncio."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        bare = Bare()
+        bare, joined = Bare(), Joined(joins=joins)
         while data := await reader.read(65536):
             if call := bare.asked(data):
+                is_paced = call["params"]["name"] == "pace"
                 writer.write(bare.head())
                 for number in range(call["params"]["arguments"]["events"]):
-                    writer.write(bare.say(progress(call, number)))
-                    await writer.drain()
-                writer.write(bare.say(answer(call)) + bare.end())
+                    if is_paced:
+                        await asyncio.sleep(PACE)
+                    written = joined.add(bare.say(progress(call, number, is_paced=is_paced)))
+                    if written:
+                        writer.write(written)
+                        await writer.drain()
+                writer.write(joined.rest() + bare.say(answer(call)) + bare.end())
         writer.close()
 
     async def main() -> None:
@@ -160,17 +206,22 @@ def bare_on_asyncio() -> None:
     asyncio.run(main())
 
 
-def bare_on_trio() -> None:
+def bare_on_trio(*, joins: bool = False) -> None:
     """A bare server on trio."""
 
     async def serve(stream: trio.SocketStream) -> None:
-        bare = Bare()
+        bare, joined = Bare(), Joined(joins=joins)
         async for data in stream:
             if call := bare.asked(bytes(data)):
+                is_paced = call["params"]["name"] == "pace"
                 await stream.send_all(bare.head())
                 for number in range(call["params"]["arguments"]["events"]):
-                    await stream.send_all(bare.say(progress(call, number)))
-                await stream.send_all(bare.say(answer(call)) + bare.end())
+                    if is_paced:
+                        await trio.sleep(PACE)
+                    written = joined.add(bare.say(progress(call, number, is_paced=is_paced)))
+                    if written:
+                        await stream.send_all(written)
+                await stream.send_all(joined.rest() + bare.say(answer(call)) + bare.end())
 
     async def main() -> None:
         listeners = await trio.open_tcp_listeners(0, host=HOST)
@@ -189,6 +240,8 @@ SPEAKERS: dict[str, tuple[Callable[[], None], tuple[str, ...]]] = {
     "sansmcp, trio, not resumable": (partial(ours_on_trio, resumable=False), _LEGACY),
     "bare asyncio": (bare_on_asyncio, _MODERN),
     "bare trio": (bare_on_trio, _MODERN),
+    "bare asyncio, joins": (partial(bare_on_asyncio, joins=True), _MODERN),
+    "bare trio, joins": (partial(bare_on_trio, joins=True), _MODERN),
     "mcp": (official, _ALL),
 }
 """By name: the program, and the versions that it is asked for; bare ones know none."""

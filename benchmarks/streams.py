@@ -4,12 +4,18 @@ Each server is a process (:mod:`.speakers`), and the reader does nothing but cou
 counts is the processor time that the server takes for an event: of the response to a call, and of
 a standalone stream. At 2025-11-25 ours store each event before they send it; "not resumable" do
 not. At 2026-07-28 nobody stores anything.
+
+A call that reports every 2 ms shows what a lone event costs, and how long it takes from before the
+report until the reader has it.
 """
 
 from __future__ import annotations
 
+import re
 import socket
+import statistics
 import sys
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import partial
@@ -37,8 +43,9 @@ from .measuring import (
 from .requests import get, handshake, message, post
 from .speakers import SPEAKERS
 
-CALL, STANDALONE = "of a call", "of a standalone stream"
+CALL, STANDALONE, LONE = "of a call", "of a standalone stream", "every 2 ms"
 
+_SENT_AT = re.compile(rb"at ([0-9]+\.[0-9]{6})\.")
 _MARK = b'"jsonrpc"'
 """What each message has once."""
 
@@ -57,6 +64,20 @@ class Reader:
         with self._connect() as connection:
             self._call(connection, "say", events)
             read_messages(connection, events + 1)
+
+    def pace(self, events: int) -> list[float]:
+        """Have a call report every 2 ms. Gives the seconds that each report took."""
+        delays: list[float] = []
+        with self._connect() as connection:
+            self._call(connection, "pace", events)
+            data = b""
+            while b'"result"' not in data:
+                data += received(connection)
+                now = time.monotonic()
+                while found := _SENT_AT.search(data):
+                    delays.append(now - float(found[1]))
+                    data = data[found.end() :]
+        return delays
 
     def listen(self, stack: ExitStack) -> Callable[[int], None]:
         """Open a standalone stream; gives what has so much said on it, and reads it all."""
@@ -124,8 +145,26 @@ def timed(process: Process, read: Callable[[int], None], events: int) -> Cost:
         return cost(events)
 
 
-def measure(events: int) -> dict[str, Costs]:
-    """The costs of each server, by ``"row: column"``."""
+def paced(process: Process, reader: Reader, events: int, delays: list[float]) -> Cost:
+    """What a server takes for an event that comes alone. Adds how long each took."""
+    reader.pace(events // 10)
+    with clocks(process) as cost:
+        delays += reader.pace(events)
+        return cost(events)
+
+
+def shown(delays: dict[str, list[float]]) -> str:
+    """A table of the delays."""
+    lines = ["| an event every 2 ms: µs until the reader has it | p50 | p99 |", "|---|---|---|"]
+    for name, seconds in delays.items():
+        if len(seconds) > 1:
+            places = statistics.quantiles(seconds, n=100)
+            lines.append(f"| {name} | {1e6 * places[49]:.0f} | {1e6 * places[98]:.0f} |")
+    return "\n".join(lines)
+
+
+def measure(events: int, delays: dict[str, list[float]]) -> dict[str, Costs]:
+    """The costs of each server, by ``"row: column"``, and the delays of lone events."""
     with ExitStack() as stack:
         measures: dict[str, Callable[[], Cost]] = {}
         for name, version in ((n, v) for n in wanted(SPEAKERS) for v in SPEAKERS[n][1]):
@@ -138,6 +177,10 @@ def measure(events: int) -> dict[str, Costs]:
                 skip(row, reason)
                 continue
             measures[f"{row}: {CALL}"] = partial(timed, process, reader.say, events)
+            if name != "mcp":
+                every = delays.setdefault(row, [])
+                count = max(events // 20, 10)
+                measures[f"{row}: {LONE}"] = partial(paced, process, reader, count, every)
             if name.startswith("sansmcp"):
                 listening = reader.listen(stack)
                 measures[f"{row}: {STANDALONE}"] = partial(timed, process, listening, events)
@@ -146,10 +189,11 @@ def measure(events: int) -> dict[str, Costs]:
 
 def main(events: int) -> None:
     """Measure, print what came out, and plot it."""
-    costs = measure(events)
-    print(
-        table("server: µs for an event, least / median / spread (rate)", costs, (CALL, STANDALONE))
-    )
+    delays: dict[str, list[float]] = {}
+    costs = measure(events, delays)
+    columns = (CALL, STANDALONE, LONE)
+    print(table("server: µs for an event, least / median / spread (rate)", costs, columns))
+    print(f"\n{shown(delays)}")
     micros = column_of(costs, CALL)
     plot.write("streams", "An event to a reader", "µs of the server's processor", micros, "sansmcp")
 
