@@ -43,7 +43,7 @@ from ..store import Entry, Page, StreamKey
 from ..timers import Timer
 from .core import ServerCore
 from .logs import Logs, StoreOperation
-from .procedures import Procedure, Read, StepFailedError, Steps, Until
+from .procedures import Procedure, StepFailedError, Steps, Until, read
 from .records import RecordTooNewError, read_members, record_in, write_members
 
 _LOG = ".lease"
@@ -218,7 +218,7 @@ class OtherInstance:
         while self._leave_late():
             read_at, asked_at = core.now, -math.inf if clock is None else clock()
             try:
-                page = yield Read(lease_key(self.instance), seq)
+                page = yield from read(lease_key(self.instance), seq)
             except StepFailedError:
                 # The store cannot be read, so perhaps the lease could not be written, either.
                 alive_at = core.now

@@ -255,8 +255,7 @@ class Logs:
     def stop_polling(self, key: StreamKey, reader: LogReader) -> None:
         """Let a reader wait no more, though the log is still watched: it does something else."""
         self.core.timers.stop(Timer.STORE_POLL, (key, reader))
-        if (watch := self._watch_of(key, reader)) is not None:
-            watch.is_waiting = False
+        self._watches[key][reader].is_waiting = False
 
     def poll_soon(self, key: StreamKey, reader: LogReader) -> None:
         """Poll a log after an interval, or when the store tells of a change, if it is watched."""

@@ -1,20 +1,19 @@
 """Procedures: what takes more than one message with the store, as generators.
 
-A procedure reads from top to bottom. It yields what it waits for, stops there, and is sent the
-answer:
+A procedure reads from top to bottom. It stops where it waits for something:
 
-* ``Read``: a page of a log. The answer is the page; None if the log does not exist.
-* ``Append``: entries are added to a log. The answer is the ``AppendResult``.
-* ``Changed``: another instance may have appended to a log since it was last read.
-* ``Interval``: some time has passed, after which the log is looked at in any case.
-* ``Told``: the store has told of a change of a log, which is not read otherwise.
-
-* ``Pause``: ``wake()`` was called.
+* ``yield from read()``: a page of a log.
+* ``yield from append()``: entries are added to a log.
+* ``yield Changed()``: another instance may have appended to a log since it was last read.
+* ``yield Interval()``: some time has passed, after which the log is looked at in any case.
+* ``yield Told()``: the store has told of a change of a log, which is not read otherwise.
+* ``yield Until()``: a time has come.
+* ``yield Pause()``: ``wake()`` was called. The answer to each wait is a ``Waited``.
 
 If the store fails, a read is repeated for as long as the procedure is wanted, and an append, which
 the store may have done, in any case; but for ``Limits.store_retry_timeout`` at most. Then
-StepFailedError is raised where the step was yielded. A procedure that does not catch it, or
-sets its ``has_lost``, has lost messages; the event StoreFailed reports that.
+StepFailedError is raised. A procedure that does not catch it, or sets its ``has_lost``, has lost
+messages; the event StoreFailed reports that.
 
 A procedure waits for one thing at a time, so it has at most one operation in flight. ``close()``
 ends it where it stands. An append that is in flight then may be done or not.
@@ -51,22 +50,21 @@ class StepFailedError(Exception):
 
 @attrs.frozen
 class Read:
-    """Read the entries after a number: by default one, of any size."""
+    """The step of ``read()``."""
 
     key: StreamKey
-    after: int = 0
-    limit: int = 1
-    max_bytes: int | None = None
+    after: int
+    limit: int
+    max_bytes: int | None
 
 
 @attrs.frozen
 class Append:
-    """Append entries, whose numbers follow that of the last entry."""
+    """The step of ``append()``."""
 
     key: StreamKey
     entries: Sequence[Entry]
-    is_repeated: bool = True
-    """False to give it up at the first failure."""
+    is_repeated: bool
 
 
 @attrs.frozen
@@ -164,7 +162,7 @@ class Procedure(LogReader):
 
     def wake(self) -> None:
         """Go on, unless an operation is in flight. The answer is WOKEN."""
-        if isinstance(self._step, Changed):
+        if isinstance(self._step, Changed) and self.is_watching:
             self._logs.stop_polling(self._step.key, self)
         if isinstance(self._step, Changed | Pause):
             self._go_on(Waited.WOKEN)
@@ -197,19 +195,17 @@ class Procedure(LogReader):
             return True
         failure = StepFailedError()
         try:
-            self._advance(lambda: self._steps.throw(failure))
+            self._go_on(failure)
         except StepFailedError:
             return False
         return not failure.has_lost
 
-    def _go_on(self, answer: AppendResult | Page | Waited | None) -> None:
-        if not self.is_over:
-            self._advance(lambda: self._steps.send(answer))
-
-    def _advance(self, resume: Callable[[], Step]) -> None:
+    def _go_on(self, answer: AppendResult | Page | Waited | StepFailedError | None) -> None:
+        if self.is_over:
+            return
         self._step = None
         try:
-            step = resume()
+            step = self._steps.send(answer)
         except StopIteration:
             self._end()
         except BaseException:
@@ -249,6 +245,40 @@ class Procedure(LogReader):
         self.unwatch()
         if isinstance(self._step, Until):
             self._logs.core.timers.stop(self._step.timer, self)
+
+
+def read(
+    key: StreamKey, after: int = 0, limit: int = 1, max_bytes: int | None = None
+) -> Steps[Page | None]:
+    """Read the entries after a number: by default one, of any size.
+
+    Returns:
+        The page; None if the log does not exist.
+
+    Raises:
+        StepFailedError: the store has failed.
+    """
+    answer = yield Read(key, after, limit, max_bytes)
+    if isinstance(answer, StepFailedError):
+        raise answer
+    page: Page | None = answer
+    return page
+
+
+def append(
+    key: StreamKey, entries: Sequence[Entry], *, is_repeated: bool = True
+) -> Steps[AppendResult]:
+    """Append entries, whose numbers follow that of the last entry.
+
+    ``is_repeated``: False to give it up at the first failure.
+
+    Raises StepFailedError if the store has failed. The append may be done or not.
+    """
+    answer = yield Append(key, entries, is_repeated)
+    if isinstance(answer, StepFailedError):
+        raise answer
+    result: AppendResult = answer
+    return result
 
 
 def run(logs: Logs, steps: Steps[object], is_wanted: Callable[[], bool] = _is_never_wanted) -> None:

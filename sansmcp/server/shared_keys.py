@@ -47,7 +47,7 @@ from .exchange import ServerExchange
 from .keyed_calls import KeptResponse, Key, KeyedCall, SharedKeys, StartingCall
 from .leases import Lease, Peers
 from .logs import LogReader, Logs, StoreOperation
-from .procedures import Append, Procedure, Read, StepFailedError, Steps, Until, run
+from .procedures import Procedure, StepFailedError, Steps, Until, append, read, run
 from .records import (
     NOTHING,
     RecordTooNewError,
@@ -234,7 +234,7 @@ class StoredKeys(SharedKeys):
         log, seq = StreamKey(principal, _CLAIMS, _hash(key[2])), 1
         while True:
             try:
-                if (yield Append(log, (Entry(seq, claim.encode()),))) is AppendResult.STORED:
+                if (yield from append(log, (Entry(seq, claim.encode()),))) is AppendResult.STORED:
                     break
                 entry = yield from self._last(log)
                 other = None if entry is None else Claim.decode(record_in(entry))
@@ -256,7 +256,7 @@ class StoredKeys(SharedKeys):
         if refusal is not None:
             free = attrs.evolve(claim, instance="")
             with suppress(StepFailedError):
-                yield Append(log, (Entry(seq + 1, free.encode()),))
+                yield from append(log, (Entry(seq + 1, free.encode()),))
             starting.refuse(refusal)
         elif kept is not None:
             kept.begin()
@@ -285,7 +285,7 @@ class StoredKeys(SharedKeys):
         try:
             entry = yield from self._last(StreamKey(principal, _CLAIMS, name))
             if entry is None:  # evicted, if the call has run for long: then its other log has it
-                kept = yield Read(StreamKey(principal, _RESPONSES + name, _RESPONSE))
+                kept = yield from read(StreamKey(principal, _RESPONSES + name, _RESPONSE))
                 entry = _first_claim(kept)
         except StepFailedError:
             has_failed = True
@@ -333,7 +333,7 @@ class StoredKeys(SharedKeys):
         """Return the last entry of a log; None if there is no such log."""
         after = 0
         while True:
-            page: Page | None = yield Read(log, after, limit=16)
+            page = yield from read(log, after, limit=16)
             if page is None:
                 return None
             if page.entries and page.entries[-1].seq == page.last.seq:
@@ -411,7 +411,7 @@ class _StoredResponse(StoreOperation, KeptResponse):
 
     def _look_for_client(self, then: Callable[[bool], None]) -> Steps[None]:
         try:
-            page: Page | None = yield Read(attrs.evolve(self._log, stream=_WAITS))
+            page = yield from read(attrs.evolve(self._log, stream=_WAITS))
         except StepFailedError:
             is_waited = True  # perhaps: it is looked for again
         else:
@@ -546,8 +546,8 @@ class _Waiting(LogReader):
         core, log = self._keys.core, attrs.evolve(self._log, stream=_WAITS)
         while True:
             with suppress(StepFailedError):
-                page: Page | None = yield Read(log)
-                yield Append(log, (Entry(1 if page is None else page.last.seq + 1, b""),))
+                page = yield from read(log)
+                yield from append(log, (Entry(1 if page is None else page.last.seq + 1, b""),))
             yield Until(Timer.LEASE, core.now + core.limits.reclaim_timeout / 3)
 
     @property

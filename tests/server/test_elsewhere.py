@@ -131,6 +131,30 @@ def test_an_answer_that_cannot_be_stored_may_be_sent_again() -> None:
     assert first.events == [ClientResponseReceived(call, id, Response(id, {}))]
 
 
+def test_an_answer_whose_mailbox_cannot_be_read_may_be_sent_again() -> None:
+    first, second = instances = Instances()
+    session = instances.open_session(capabilities=ALL)
+    _, _, id = ask(first, session)
+    second.post(PING, session)
+    second.store_works = False
+    talk = second.post(result(id), session)
+    second.use_store_once()
+    assert isinstance(second.waiting[0], StoreRead)
+    second.fail_store_for_good()
+    assert (talk.status, talk.error["data"]["reason"]) == (503, "store_failed")
+
+
+def test_a_request_whose_client_has_left_before_its_session_could_be_read_is_forgotten() -> None:
+    _, second = instances = Instances()
+    session = instances.open_session()
+    second.post(PING, session)
+    second.store_works = False
+    talk = second.post(PING, session)
+    talk.lose_connection()
+    second.fail_store_once()
+    assert talk.head is None
+
+
 def test_an_answer_is_stored_before_the_client_may_forget_it() -> None:
     first, second = instances = Instances()
     session = instances.open_session(capabilities=ALL)

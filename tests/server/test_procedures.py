@@ -10,14 +10,14 @@ from sansmcp.server.core import ServerCore
 from sansmcp.server.logs import Logs
 from sansmcp.server.options import ServerOptions
 from sansmcp.server.procedures import (
-    Append,
     Changed,
     Interval,
     Procedure,
-    Read,
     StepFailedError,
     Steps,
     Told,
+    append,
+    read,
     run,
 )
 from sansmcp.store import AppendResult, Page
@@ -36,17 +36,17 @@ def test_each_answer_reaches_the_step_that_waits_for_it(logs: Logs) -> None:
     seen: list[object] = []
 
     def steps() -> Steps[None]:
-        seen.append((yield Read(KEY)))
-        seen.append((yield Append(KEY, (ENTRY,))))
-        seen.append((yield Append(KEY, (ENTRY,))))
-        seen.append((yield Append(KEY, (ENTRY,))))
+        seen.append((yield from read(KEY)))
+        seen.append((yield from append(KEY, (ENTRY,))))
+        seen.append((yield from append(KEY, (ENTRY,))))
+        seen.append((yield from append(KEY, (ENTRY,))))
 
     procedure = Procedure(logs, steps())
     procedure.start()
-    read, effects = logs.core.effects[0], logs.core.effects
-    assert isinstance(read, StoreRead)
-    page = Page((ENTRY,), ENTRY)
-    procedure.on_read_done(read, page)
+    effects = logs.core.effects
+    effect, page = effects[0], Page((ENTRY,), ENTRY)
+    assert isinstance(effect, StoreRead)
+    procedure.on_read_done(effect, page)
     assert isinstance(effects[-1], StoreAppend)
     procedure.on_append_done()
     procedure.on_append_conflict()
@@ -58,7 +58,7 @@ def test_each_answer_reaches_the_step_that_waits_for_it(logs: Logs) -> None:
 
 def test_a_step_is_repeated_only_while_the_procedure_is_wanted(logs: Logs) -> None:
     def steps() -> Steps[None]:
-        yield Read(KEY)
+        yield from read(KEY)
 
     wanted = [True]
     procedure = Procedure(logs, steps(), lambda: bool(wanted))
@@ -79,7 +79,7 @@ def test_a_step_is_repeated_only_while_the_procedure_is_wanted(logs: Logs) -> No
 def test_a_failure_that_is_not_caught_loses_messages(logs: Logs, catches: bool) -> None:
     def steps() -> Steps[None]:
         try:
-            yield Read(KEY)
+            yield from read(KEY)
         except StepFailedError:
             if not catches:
                 raise
@@ -126,7 +126,7 @@ def test_a_procedure_may_close_itself(logs: Logs) -> None:
         try:
             yield Changed(KEY)
             procedure.close()
-            yield Read(KEY)
+            yield from read(KEY)
         finally:
             ended.append(True)
 
@@ -139,7 +139,7 @@ def test_a_procedure_may_close_itself(logs: Logs) -> None:
 
 def test_a_procedure_that_was_closed_does_not_begin(logs: Logs) -> None:
     def steps() -> Steps[None]:
-        yield Read(KEY)
+        yield from read(KEY)
 
     procedure = Procedure(logs, steps())
     procedure.close()

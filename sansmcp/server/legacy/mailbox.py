@@ -28,7 +28,7 @@ from ...messages import ErrorResponse, Notification, RequestId, Response
 from ...store import Entry, Page, StreamKey
 from .. import refusals
 from ..exchange import ServerExchange
-from ..procedures import Append, Changed, Interval, Read, StepFailedError, Steps, run
+from ..procedures import Changed, Interval, StepFailedError, Steps, append, read, run
 from .stream_table import StreamTable
 
 _MAX_REASON_CHARS = 1000
@@ -94,7 +94,7 @@ def _append(key: StreamKey, seq: int, data: bytes) -> Steps[bool]:
     mailbox: the call that has opened it cannot be reached.
     """
     try:
-        yield Append(key, (Entry(seq, data),))
+        yield from append(key, (Entry(seq, data),))
     except StepFailedError:
         return False
     return True
@@ -114,7 +114,7 @@ def _post(
     """
     is_stored = True
     try:
-        page = yield Read(key)
+        page = yield from read(key)
         if page is None and patience:
             page = yield from _look_again(table, key, exchange, patience, early)
     except StepFailedError:
@@ -145,7 +145,7 @@ def _look_again(
     try:
         while page is None and core.now < until:
             yield Changed(key)
-            page = yield Read(key)
+            page = yield from read(key)
     finally:
         late.change(session, -1)
     return page
@@ -194,7 +194,7 @@ def _poll(
             open_mailbox(table, key)
             is_open = True
         try:
-            page = yield Read(key, 1)
+            page = yield from read(key, 1)
         except StepFailedError:
             pass  # poll again later
         else:

@@ -42,12 +42,12 @@ from ...http import RequestHead
 from ...input_required import HandlerInput, InputRequired, InputResponses
 from ...messages import ErrorResponse, Request, RequestId, Response
 from ...states import SessionState
-from ...store import AppendResult, Entry, EntryKind
+from ...store import AppendResult, Entry, EntryKind, Page
 from .. import refusals
 from ..calls import STORED_DEPTH, RunningCall
 from ..core import ServerCore
 from ..exchange import ServerExchange
-from ..procedures import Append, Read, StepFailedError, Steps, run
+from ..procedures import StepFailedError, Steps, append, read, run
 from ..records import NOTHING, RecordTooNewError, read_record, record_in, write_record
 from .mailbox import cancellation_mailbox, open_mailbox, post_message, response_mailbox
 from .results import LegacyResults
@@ -236,7 +236,7 @@ class ResponseDelivery:
 
         Raises RemoteProtocolError for a refusal, RecordTooNewError and StepFailedError.
         """
-        page = yield self._read(self._turn.stream, self._turn.seq - 1)
+        page = yield from self._read(self._turn.stream, self._turn.seq - 1)
         if page is None:
             raise self._evicted()
         entry = page.entries[0] if page.entries else None
@@ -268,7 +268,7 @@ class ResponseDelivery:
         """
         responses, last = match_responses(self._responses, parked), 0
         while True:
-            page = yield self._read(f"{self._turn.encode()}.", last, len(parked.names))
+            page = yield from self._read(f"{self._turn.encode()}.", last, len(parked.names))
             for entry in page.entries if page is not None else ():
                 response = jsonrpc.decode(entry.data, self._core.limits)
                 self._stored |= match_responses((response,), parked)
@@ -280,7 +280,7 @@ class ResponseDelivery:
                 raise _cursor_used()
             if not new:
                 return False
-            cancellation = yield self._read(cancellation_mailbox(parked.request.id), 0)
+            cancellation = yield from self._read(cancellation_mailbox(parked.request.id), 0)
             if self._core.has_stopped:  # another instance may get the same responses, and continue
                 raise refusals.SHUTTING_DOWN()
             if cancellation is not None and cancellation.last.seq > 1:
@@ -290,10 +290,7 @@ class ResponseDelivery:
                 Entry(seq, jsonrpc.encode(response))
                 for seq, response in enumerate(new.values(), last + 1)
             )
-            result = yield Append(self._session.log_key(f"{self._turn.encode()}."), entries)
-            if result is AppendResult.BEHIND:
-                raise self._evicted()
-            if result is AppendResult.STORED:
+            if (yield from self._append(f"{self._turn.encode()}.", entries)):
                 self._stored |= new
                 return True
             # Another instance has appended some: read them.
@@ -308,10 +305,8 @@ class ResponseDelivery:
         # only after the store has the claim: at most once for each turn, even if instances die.
         data = WriterDeclaration(self._core.instance, (parked.request.id,)).encode()
         entry = Entry(self._turn.seq + 1, data, kind=EntryKind.WRITER)
-        result = yield Append(self._session.log_key(self._turn.stream), (entry,))
-        if result is AppendResult.BEHIND:
-            raise self._evicted()
-        return entry.seq if result is AppendResult.STORED else None
+        is_stored = yield from self._append(self._turn.stream, (entry,))
+        return entry.seq if is_stored else None
 
     def _continue(self, parked: ParkedCall, seq: int) -> None:
         """Call the handler again; its messages follow the entry of this number."""
@@ -364,8 +359,18 @@ class ResponseDelivery:
         else:
             self._exchange.refuse(error)
 
-    def _read(self, log: str, after: int, limit: int = 1) -> Read:
-        return Read(self._session.log_key(log), after, limit)
+    def _append(self, log: str, entries: Sequence[Entry]) -> Steps[bool]:
+        """Append entries. Returns False if another instance was faster.
+
+        Raises RemoteProtocolError if the store has lost a part of the call.
+        """
+        result = yield from append(self._session.log_key(log), entries)
+        if result is AppendResult.BEHIND:
+            raise self._evicted()
+        return result is AppendResult.STORED
+
+    def _read(self, log: str, after: int, limit: int = 1) -> Steps[Page | None]:
+        return read(self._session.log_key(log), after, limit)
 
 
 def deliver_responses(

@@ -20,7 +20,7 @@ import attrs
 from ...codecs import jsonrpc
 from ...messages import Notification, Params
 from ...store import StreamKey
-from ..procedures import Procedure, Read, Steps
+from ..procedures import Procedure, Steps, read
 from .shared_logs import SharedEntry, SharedLog
 from .stream_table import StreamTable
 
@@ -75,7 +75,7 @@ class Publications:
         limit, most = self._table.limits.replay_page_entries, self._table.limits.max_unsent_bytes
         try:
             while True:
-                page = yield Read(_KEY, place, limit, most)
+                page = yield from read(_KEY, place, limit, most)
                 entries = page.entries if page is not None else ()
                 cursor = self.cursor
                 for entry in entries:

@@ -17,7 +17,7 @@ from ...store import Entry, StreamKey
 from ...types import Secret
 from .. import refusals
 from ..core import ServerCore
-from ..procedures import Append, Read, StepFailedError, Steps, run
+from ..procedures import StepFailedError, Steps, append, read, run
 from ..records import NOTHING, RecordTooNewError, read_members, record_in, write_members
 from .sessions import RECORD, LegacySession, SessionTable
 
@@ -46,7 +46,7 @@ def save_record(
     }
     entry = Entry(seq, write_members(members))
     try:  # once: the client can repeat its request, which has done nothing
-        yield Append(session.log_key(RECORD), (entry,), is_repeated=False)
+        yield from append(session.log_key(RECORD), (entry,), is_repeated=False)
     except StepFailedError:
         return False
     return True
@@ -63,7 +63,7 @@ def load_record(
     """
     key, limits = StreamKey(principal, id, RECORD), core.limits
     try:
-        page = yield Read(key, 0, limits.replay_page_entries)
+        page = yield from read(key, 0, limits.replay_page_entries)
     except StepFailedError:
         raise refusals.store_failed() from None
     session = table.find(principal, id)
@@ -76,9 +76,8 @@ def load_record(
             session = _restore(core, table, key, record_in(page.entries[-1]))
         if is_used and core.now - session.last_saved > core.refresh_interval:
             # The store evicts old entries.
-            last = NOTHING
-            if page.entries:
-                last = read_members(record_in(page.entries[-1]), limits.max_json_depth)
+            most = limits.max_json_depth
+            last = read_members(record_in(page.entries[-1]), most) if page.entries else NOTHING
             run(table.streams.logs, save_record(core, session, page.last.seq + 1, last))
     except RecordTooNewError:
         raise refusals.RECORD_TOO_NEW() from None

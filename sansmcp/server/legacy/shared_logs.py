@@ -28,7 +28,7 @@ from itertools import islice
 import attrs
 
 from ...store import AppendResult, Entry, EntryKind, Page, StreamKey
-from ..procedures import Append, Changed, Pause, Procedure, Read, StepFailedError, Steps, Waited
+from ..procedures import Changed, Pause, Procedure, StepFailedError, Steps, Waited, append, read
 from ..records import read_head, write_head
 from .stream_table import StreamTable
 
@@ -192,7 +192,7 @@ class SharedLog:
     def _find_end(self) -> Steps[None]:
         """Read where the log ends."""
         self._must_read = False
-        page = yield Read(self._key, 0, max_bytes=1)
+        page = yield from read(self._key, 0, max_bytes=1)
         if self.cursor is None:  # else it is followed from some place now
             self.cursor = 0 if page is None else page.last.seq
 
@@ -200,7 +200,7 @@ class SharedLog:
         """Read what others have appended, and the last entry that is known once more."""
         self._must_read = False
         limits, after = self._table.limits, cursor if self._last is None else cursor - 1
-        page = yield Read(
+        page = yield from read(
             self._key, after, limits.replay_page_entries + 1, max_bytes=limits.max_unsent_bytes
         )
         if self.cursor is None or after > self.cursor or page is None:
@@ -232,7 +232,7 @@ class SharedLog:
             for seq, (number, pending) in enumerate(batch, first)
         )
         self._appending = len(entries)
-        result = yield Append(self._key, entries)
+        result = yield from append(self._key, entries)
         self._appending = 0
         if result is AppendResult.STORED and self.cursor == cursor:
             self._take(entries)

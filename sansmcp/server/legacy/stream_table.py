@@ -171,8 +171,8 @@ class StreamTable:
 
     def note_writer(self, stream: ResumableStream, instance: str) -> None:
         """Note the instance that writes a log, as an entry of it has told."""
-        if self.writers is not None:
-            self.writers.note(stream, instance)
+        assert self.writers is not None, "writers are noted only if instances share the store"
+        self.writers.note(stream, instance)
 
     def stop_following(self, stream: ResumableStream) -> None:
         """Watch a stream no more: it has no reader, or this instance writes it."""

@@ -529,7 +529,8 @@ class ResumableStream(LogReader):
         self._stored = max(self._stored, page.last.seq)
         try:
             for entry in page.entries:
-                if (declared := WriterDeclaration.of(entry)) is not None:
+                declared = WriterDeclaration.of(entry)
+                if declared is not None and self.table.core.options.shared_store:
                     self.table.note_writer(self, declared.instance)
         except RecordTooNewError:  # the client can resume at an instance of the later version
             self._refuse_reader(refusals.RECORD_TOO_NEW())

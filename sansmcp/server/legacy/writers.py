@@ -28,7 +28,7 @@ from ...store import AppendResult, Entry, EntryKind, StreamKey
 from .. import refusals
 from ..core import ServerCore
 from ..leases import Peers
-from ..procedures import Append, Procedure, Read, StepFailedError, Steps
+from ..procedures import Procedure, StepFailedError, Steps, append, read
 from ..records import RecordTooNewError
 from .mailbox import cancellation_mailbox, post_message
 from .stream_table import StreamTable
@@ -193,14 +193,11 @@ class Writers:
         """Read a log to its end. Returns the last entry; None if the store has no such log."""
         limits, after = self.core.limits, 0
         while True:
-            page = yield Read(key, after, limits.replay_page_entries, limits.max_unsent_bytes)
-            if page is None:
-                return None
-            for entry in page.entries:
+            page = yield from read(key, after, limits.replay_page_entries, limits.max_unsent_bytes)
+            for entry in page.entries if page is not None else ():
                 scan.take(entry)
-            if not page.entries or page.entries[-1].seq >= page.last.seq:
-                last: Entry = page.last
-                return last
+            if page is None or not page.entries or page.entries[-1].seq >= page.last.seq:
+                return None if page is None else page.last
             after = page.entries[-1].seq
 
     def _end(
@@ -213,7 +210,7 @@ class Writers:
             for number, id in enumerate(requests, seq)
         )
         try:
-            result = yield Append(key, entries)
+            result = yield from append(key, entries)
         except StepFailedError:
             return
         if result is AppendResult.STORED:

@@ -16,7 +16,7 @@ from ...shares import Shares
 from ...store import AppendResult, Entry, StreamKey
 from ...tasks import WORKING
 from ..core import ServerCore
-from ..procedures import Append, Read, Steps
+from ..procedures import Steps, append, read
 from ..records import record_in
 from .task_record import TaskRecord
 
@@ -86,7 +86,7 @@ def change_task(
         RecordTooNewError: only a later version can read the task.
     """
     while True:
-        page = yield Read(key, after)
+        page = yield from read(key, after)
         entry = page.entries[-1] if page is not None and page.entries else None
         if page is None or (entry is None and after == page.last.seq - 1):
             return None
@@ -101,7 +101,7 @@ def change_task(
             return KnownTask(entry.seq, record)
         appends.count(key, new, 1)
         try:
-            result = yield Append(key, (task_entry(entry.seq + 1, new),))
+            result = yield from append(key, (task_entry(entry.seq + 1, new),))
         finally:
             appends.count(key, new, -1)
         if result is AppendResult.STORED:
