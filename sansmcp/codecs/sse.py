@@ -172,9 +172,7 @@ class SseDecoder:
         self._line = bytearray()
         # the bytes of the lines before, with an LF each, and their fields.
         self._block_size = 0
-        self._event: str | None = None
-        self._id: str | None = None
-        self._retry: int | None = None
+        self._block: SseEvent | None = None  # None without another field than data
         self._data: list[str] = []
 
     @property
@@ -456,9 +454,9 @@ class SseDecoder:
         """Take the lines before the data line of a block, and return where they end."""
         event, id, id_2, event_2, event_3, id_3 = head.groups()
         if event := event or event_2 or event_3:
-            self._event = event.decode("utf-8", "replace")
+            self._fields().event = event.decode("utf-8", "replace")
         if id := id or id_2 or id_3:
-            self._id = id.decode("utf-8", "replace")
+            self._fields().id = id.decode("utf-8", "replace")
         self._block_size = len(head[0]) - head[0].count(b"\r")
         return head.end()
 
@@ -504,11 +502,11 @@ class SseDecoder:
             case "data":
                 self._data.append(value)
             case "event":
-                self._event = value
+                self._fields().event = value or "message"
             case "id" if "\0" not in value:
-                self._id = value
+                self._fields().id = value
             case "retry" if value.isascii() and value.isdigit():
-                self._last_retry = self._retry = _milliseconds(value)
+                self._last_retry = self._fields().retry = _milliseconds(value)
             case "" if line:
                 self.has_comments = True
             case _:
@@ -516,14 +514,22 @@ class SseDecoder:
 
     def _end_block(self, events: MutableSequence[SseEvent]) -> None:
         """Report the block that a blank line has ended, if it has a field."""
-        data = "\n".join(self._data) if self._data else None
-        event, id, retry = self._event, self._id, self._retry
-        if data is not None or (event, id, retry) != (None, None, None):
-            self._last_id = self._last_id if id is None else id
-            events.append(SseEvent(event or "message", data, id, retry, self._last_id))
+        if self._data:
+            self._fields().data = "\n".join(self._data)
+            self._data.clear()
+        block, self._block = self._block, None
         self._block_size = 0
-        self._event = self._id = self._retry = None
-        self._data.clear()
+        if block is not None:
+            if block.id is not None:
+                self._last_id = block.id
+            block.last_event_id = self._last_id
+            events.append(block)
+
+    def _fields(self) -> SseEvent:
+        """Return the block whose lines are parsed, to set a field of it."""
+        if self._block is None:
+            self._block = SseEvent()
+        return self._block
 
     def _without_start(self, data: bytes) -> bytes:
         """Return a chunk without a byte order mark, or the LF of a CR LF, at its start."""
