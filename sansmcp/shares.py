@@ -53,17 +53,15 @@ class Shares(Generic[Owner]):
         else:
             self._amounts.pop(owner, None)
         bits, bits_after = before.bit_length(), after.bit_length()
-        if bits != bits_after:
-            self._move(owner, bits, bits_after)
+        if bits == bits_after:
+            return
+        if before:
+            del self._classes[bits][owner]
+        if after:
+            if bits_after not in self._classes:
+                self._classes[bits_after] = OrderedDict()
+            self._classes[bits_after][owner] = None
 
     def largest(self) -> Owner:
         """Return an owner of which no other has twice the amount. There must be one."""
         return next(iter(self._classes[max(bits for bits in self._classes if self._classes[bits])]))
-
-    def _move(self, owner: Owner, before: int, after: int) -> None:
-        if before:
-            del self._classes[before][owner]
-        if after:
-            if after not in self._classes:
-                self._classes[after] = OrderedDict()
-            self._classes[after][owner] = None
