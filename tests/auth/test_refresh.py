@@ -296,6 +296,16 @@ def test_a_lost_refresh_is_repeated_once() -> None:
     assert bench.header == "Bearer token-2"
 
 
+def test_a_refresh_whose_response_is_too_long_is_not_tried_again() -> None:
+    bench = logged_in(world())
+    bench.world.answers["https://as/token"] = lambda asked: (200, b"x" * 70_000)
+    bench.world.wall_time += 100
+    bench.flow.prepare(bench.now)
+    bench.run()
+    assert bench.error.reason == "response_too_large"
+    assert len(bench.forms()) == 1
+
+
 def test_a_refresh_that_is_lost_twice_fails_and_keeps_the_token() -> None:
     bench = logged_in(world())
     bench.world.answers["https://as/token"] = lambda asked: "reset"
