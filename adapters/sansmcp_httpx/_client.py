@@ -54,20 +54,17 @@ class Client(sansmcp_local.RequestTaskClient):
                 async for data in response.aiter_bytes():
                     await self.feed(effect, sansmcp.BodyData(data))
         except Exception as error:
-            raise _Incomplete(error) from error
+            raise _Incomplete from error
 
     def lost_part(self, error: Exception, url: str) -> sansmcp.ConnectionLost:
         is_answered = isinstance(error, _Incomplete)
-        error = error.error if isinstance(error, _Incomplete) else error
+        if is_answered and isinstance(error.__cause__, Exception):
+            error = error.__cause__
         return connection_lost_from(self._library, self._http, error, url, is_answered=is_answered)
 
 
 class _Incomplete(Exception):
-    """A response whose head had arrived was cut."""
-
-    def __init__(self, error: Exception) -> None:
-        super().__init__(str(error))
-        self.error = error
+    """A response whose head had arrived was cut; the cause says how."""
 
 
 @explains(sansmcp.ClientOptions)

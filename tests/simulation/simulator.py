@@ -1737,7 +1737,7 @@ class World:
         self.tell("no accidents happen from now on")
         self.is_faulty = False
         for host in (*self.customers, *self.instances, *self.processes):
-            host.naps_until = -1.0
+            host.naps_until = min(host.naps_until, self.clock.now)
             host.touch()
         self._pass(self.clock.now + _SETTLING, self._is_settled)
         for customer in self.customers:
