@@ -963,7 +963,7 @@ class Client:
                 call = self._requests.parent_of(request)
                 self._calls.finish(call, answer.result, self._now)
             case Kind.RENEWAL:
-                self._receive(self._http.renewal_failed(request, answer, self._now))
+                self._http.renewal_failed(request, answer, self._now)
             case _:
                 self._on_session_step(self._calls.answered(request, answer, self._now))
 

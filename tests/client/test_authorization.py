@@ -32,7 +32,7 @@ from sansmcp.trace import Tracer
 
 from ..auth.bench import SERVER, World
 from .auth_harness import ASM, PRM, AuthHarness, deny
-from .harness import SESSION, URL, Asked, ClientHarness, initialized, only_failure
+from .harness import SESSION, URL, Asked, ClientHarness, initialized, only_failure, request
 from .modern.harness import MODERN, TASKS, discovered, failed
 from .modern.task_harness import ID, handle_of, state
 from .sse_harness import SseHarness
@@ -348,6 +348,25 @@ def test_the_opening_ends_after_its_rest() -> None:
     harness.wait(100)
     harness.log_in(harness.needed())
     harness.wait(6.1)
+    assert isinstance(harness.events[-1], Closed)
+
+
+def test_the_opening_stands_still_from_the_first_message_that_waits() -> None:
+    harness = started(connect_timeout=10.0)
+    harness.asks_person = False
+    initialize = harness.take()
+    initialize.open_stream()
+    harness.wait(4)
+    initialize.event(request("a", "ping"))
+    deny(harness.take())
+    harness.wait(50)
+    initialize.event(request("b", "ping"))
+    harness.wait(50)
+    harness.log_in(harness.needed())
+    assert [asked.json["id"] for asked in harness.requests] == ["a", "b"]
+    harness.wait(5.9)
+    assert [event for event in harness.events if isinstance(event, Closed)] == []
+    harness.wait(0.2)
     assert isinstance(harness.events[-1], Closed)
 
 

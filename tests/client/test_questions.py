@@ -58,6 +58,23 @@ def test_a_question_is_answered_and_stops_the_clock(able: ClientHarness) -> None
     assert isinstance(only_failure(able, handle), RequestTimeout)
 
 
+def test_a_client_declares_the_requests_that_its_application_handles() -> None:
+    harness = ClientHarness(capabilities={"sampling": {"tools": {}}})
+    harness.client.handle_requests(["elicitation/create", "sampling/createMessage"])
+    harness.run_command(harness.client.start)
+    (initialize,) = harness.requests
+    declared = initialize.json["params"]["capabilities"]
+    assert declared == {"elicitation": {}, "sampling": {"tools": {}}}
+    harness.initialize()
+    handle, asked = asked_by_server(harness)
+    (event,) = harness.take_events()
+    assert event == ServerRequestReceived(
+        handle, Request("q", "elicitation/create", {"message": "?"})
+    )
+    asked.event(request("r", "roots/list"))
+    assert harness.take().json["error"]["code"] == -32601
+
+
 def test_while_one_of_two_questions_is_open_the_clock_stands(able: ClientHarness) -> None:
     handle, asked = asked_by_server(able, 1)
     asked.event(request(2, "elicitation/create"))

@@ -336,7 +336,7 @@ class HttpLink:
         """Let a subscription go on with the connection of its renewal."""
         self._silence.renewed(renewal)
 
-    def renewal_failed(self, renewal: PendingRequest, answer: OwnAnswer, now: float) -> Deliveries:
+    def renewal_failed(self, renewal: PendingRequest, answer: OwnAnswer, now: float) -> None:
         """Act on the end of a renewal that was not acknowledged.
 
         If it was refused, the server can be reached and takes no second subscription: wait on for
@@ -344,9 +344,7 @@ class HttpLink:
         """
         call = self._requests.parent_of(renewal)
         if isinstance(answer, Lost):
-            lost = self._of_requests.subscription_lost(call, answer.reason, now)
-            if lost is not None:
-                yield lost
+            self._of_requests.subscription_lost(call, answer.reason, now)
             return
         self._of_requests.end_renewal(call, now, can_discard=True)
         assert call.stream is not None
