@@ -139,7 +139,7 @@ class Calls:
     def send(self, request: PendingRequest, now: float) -> None:
         """Send a request with a new id, unless its result is in the cache."""
         if request.kind is Kind.CALL:
-            cached = self.cache.lookup(request.method, request.sent_params, now)
+            cached = self.cache.lookup(request.method, request.params or {}, now)
             if cached is not None:
                 self._end_call(request, CallCompleted(request.number, cached), now, complete=True)
                 return
@@ -169,7 +169,7 @@ class Calls:
             self._events.extend(rejected)
         is_current = request.cache_generation == self.cache.generation
         if is_current and self._encoder.agreed.revision.caching:
-            self.cache.insert(request.method, request.sent_params, result, now)
+            self.cache.insert(request.method, request.params or {}, result, now)
         self._end_call(request, CallCompleted(request.number, result), now, complete=True)
 
     def fail(

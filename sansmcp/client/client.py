@@ -127,7 +127,7 @@ from .outcomes import (
 )
 from .post import INITIALIZED
 from .procedures import Procedures
-from .request import CallTimeouts, PendingRequest, encode_without_meta
+from .request import CallOptions, CallTimeouts, PendingRequest, encode_without_meta
 from .request_table import RequestTable
 from .task import TASK_METHOD
 from .tool_headers import ToolHeaders
@@ -469,13 +469,15 @@ class Client:
             Kind.CALL,
             method,
             params,
-            idempotent=method in SAFE_METHODS if idempotent is None else idempotent,
-            timeouts=CallTimeouts(timeout, total_timeout, reset_on_progress, now),
-            encoded_params=encoded,
-            is_detached=detach,
-            takes_any_result=any_result,
-            wants_progress=wants_progress or method != TASK_METHOD or not self._options.tasks,
-            capabilities=capabilities,
+            CallOptions(
+                idempotent=method in SAFE_METHODS if idempotent is None else idempotent,
+                is_detached=detach,
+                takes_any_result=any_result,
+                wants_progress=wants_progress or method != TASK_METHOD or not self._options.tasks,
+                capabilities=capabilities,
+            ),
+            CallTimeouts(timeout, total_timeout, reset_on_progress, now),
+            encoded,
         )
         self._calls.begin(request, now, is_ready=self._opening.is_ready)
         return request.number

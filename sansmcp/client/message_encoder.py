@@ -58,14 +58,14 @@ class MessageEncoder:
 
     def request(self, request: PendingRequest) -> bytes:
         """Encode the next JSON-RPC request of a call, or one of the client's own."""
-        meta, capabilities = self._meta, request.capabilities
+        meta, capabilities = self._meta, request.options.capabilities
         if capabilities is not None and meta:
             meta = {**meta, CAPABILITIES: capabilities}
         return request.encode(meta)
 
     def request_headers(self, request: PendingRequest) -> Headers:
         """Return the headers that what :meth:`request` has encoded needs."""
-        method, params = request.method, request.sent_params
+        method, params = request.method, request.params or _NO_META
         if request.key is None or request.key.next in FIRST:
             return self._headers_for(method, params)
         if request.key.next is Next.REST:

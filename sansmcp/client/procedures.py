@@ -99,7 +99,7 @@ class Procedures:
         """
         if call.task is not None:
             return (yield from self._follow_task(call, call.task, None))
-        rounds = 0
+        given, rounds = call.params or {}, 0
         while True:
             answer = yield _SEND
             match answer:
@@ -119,7 +119,7 @@ class Procedures:
                             error = None
                         case needs:
                             rounds += 1
-                            error = yield from self._get_input(call, needs, rounds)
+                            error = yield from self._get_input(call, needs, rounds, given)
                 case _:
                     error = yield from self._after(call, answer)
             if error is None and self._is_stranded(call):
@@ -151,16 +151,16 @@ class Procedures:
                 return None
 
     def _get_input(
-        self, call: PendingRequest, needs: NeedsInput, rounds: int
+        self, call: PendingRequest, needs: NeedsInput, rounds: int, given: Params
     ) -> Steps[CallError | None]:
-        """Get the input responses for the next request of a call."""
+        """Get the input responses for the next request of a call; ``given``: its own parameters."""
         call.attempts.refusals = 0
         if rounds > self._options.limits.max_rounds:
             text = f"{call.method} got input requests {rounds} times (max_rounds)"
             return InvalidResponse(text, method=call.method)
         responses = yield needs
         if isinstance(responses, RoundDone):
-            call.round_params = responses.params
+            call.params = {**given, **responses.params}
         return None
 
     def _denied(
@@ -195,7 +195,7 @@ class Procedures:
         if about_key is not None:
             return (yield from self._reclaim(call, about_key))
         is_first = _is_first(refusal.request)
-        if call.attempts.refused(refusal, idempotent=call.idempotent) and is_first:
+        if call.attempts.refused(refusal, idempotent=call.options.idempotent) and is_first:
             if refusal.reason == BUSY:
                 self._key_arrived(call)
             retry = self._next_attempt(call, refusal.message, refusal.retry_after)
@@ -233,13 +233,13 @@ class Procedures:
         key = call.key
         assert key is not None
         key.was_attached = call.stream is not None and call.stream.was_opened
-        step = self._keys.next_step(key, answer, self.now, idempotent=call.idempotent)
+        step = self._keys.next_step(key, answer, self.now, idempotent=call.options.idempotent)
         if isinstance(step, Retry):
             call.attempts.refusals = step.attempt
             yield step
         elif isinstance(step, Lost):
             call.key = None
-            if not call.idempotent:
+            if not call.options.idempotent:
                 return call.lost(step.reason)
             call.attempts.takes_keys = False
         return None
@@ -264,7 +264,7 @@ class Procedures:
 
     def _after_death(self, call: PendingRequest, outcome: object) -> Retry | None:
         """Return when to send a safe call again because the instance that ran it has died."""
-        if not (call.idempotent and isinstance(outcome, JsonRpcError)):
+        if not (call.options.idempotent and isinstance(outcome, JsonRpcError)):
             return None
         reason = (json.as_object(outcome.data) or {}).get("reason")
         most = self._options.reconnect.max_attempts

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Mapping
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import attrs
 
@@ -56,10 +56,6 @@ from .outcomes import (
 )
 from .stream import Stream
 from .task import TASK_METHOD, FollowedTask, task_id_of
-
-if TYPE_CHECKING:
-    from .legacy.turn import Turn
-
 
 StepAnswer: TypeAlias = (
     Response
@@ -183,22 +179,11 @@ class CallTimeouts:
 
 
 @attrs.define(eq=False, repr=False)
-class PendingRequest:
-    """One request that has not ended."""
+class CallOptions:
+    """What the application has asked of a call, beside its parameters and timeouts."""
 
-    number: int
-    """Positive: the handle of a call. Negative: a request of the client's own."""
-    kind: Kind
-    method: str
-    params: Params | None
     idempotent: bool = False
     """True if the client may repeat it when its outcome is unknown."""
-    timeouts: CallTimeouts | None = None
-    """None for the client's own requests, which have no timeouts of their own."""
-    encoded_params: bytes | None = None
-    """The parameters without ``_meta`` as JSON; None after the request was sent once."""
-    parent: int | None = None
-    """The call that has this request as its ``child`` or ``listener``; None if there is none."""
     is_detached: bool = False
     """True if the handle of a task is the result."""
     takes_any_result: bool = False
@@ -207,6 +192,28 @@ class PendingRequest:
     """False if progress only restarts the timeout."""
     capabilities: Mapping[str, Any] | None = None
     """What it declares at 2026-07-28; None for the capabilities of the client."""
+
+
+_DEFAULTS = CallOptions()
+
+
+@attrs.define(eq=False, repr=False)
+class PendingRequest:
+    """One request that has not ended."""
+
+    number: int
+    """Positive: the handle of a call. Negative: a request of the client's own."""
+    kind: Kind
+    method: str
+    params: Params | None
+    """Its parameters, with those of the last round."""
+    options: CallOptions = _DEFAULTS
+    timeouts: CallTimeouts | None = None
+    """None for the client's own requests, which have no timeouts of their own."""
+    encoded_params: bytes | None = None
+    """The parameters without ``_meta`` as JSON; None after the request was sent once."""
+    parent: int | None = None
+    """The call that has this request as its ``child`` or ``listener``; None if there is none."""
     id: int | None = attrs.field(default=None, init=False)
     """The id of the JSON-RPC request in flight; None while there is none."""
     exchange: int | None = attrs.field(default=None, init=False)
@@ -217,8 +224,6 @@ class PendingRequest:
     """The key of its JSON-RPC request, by which its response can be had after a cut; None if it has
     none.
     """
-    turn: Turn | None = attrs.field(default=None, init=False)
-    """The input responses of the current turn (SEP-1858); None outside a turn."""
     task: FollowedTask | None = attrs.field(default=None, init=False)
     """The task that runs the call; None if there is none."""
     progress: ProgressReceived | None = attrs.field(default=None, init=False)
@@ -231,8 +236,6 @@ class PendingRequest:
     """The subscription to the changes of its task, or the renewal of its own; None if there is
     none.
     """
-    round_params: Params | None = attrs.field(default=None, init=False)
-    """``inputResponses`` and ``requestState`` of the last round; None before the first."""
     cache_generation: int = attrs.field(default=0, init=False)
     """``Cache.generation`` when the request was made."""
     attempts: Attempts = attrs.field(factory=Attempts, init=False)
@@ -242,12 +245,6 @@ class PendingRequest:
         """The task of a call that has one."""
         assert self.task is not None
         return self.task
-
-    @property
-    def sent_params(self) -> Params:
-        """The parameters of the next JSON-RPC request, with those of the last round."""
-        given = self.params or _NO_PARAMS
-        return given if self.round_params is None else {**given, **self.round_params}
 
     @property
     def can_have_key(self) -> bool:
@@ -260,11 +257,11 @@ class PendingRequest:
         The progress token of a call is the id of the request.
         """
         assert self.id is not None
-        params = self.sent_params
+        params = self.params or _NO_PARAMS
         own: dict[str, Any] = {**params.get("_meta", _NO_PARAMS), **meta}
         if self.kind is Kind.CALL:
             own["progressToken"] = self.id
-            if meta and not self.wants_progress:
+            if meta and not self.options.wants_progress:
                 own[PROGRESS_UNSHOWN] = True
         if self.key is not None:
             own[EXTENSION] = self.key.text
@@ -285,7 +282,7 @@ class PendingRequest:
 
         Source: server/utilities/pagination: a cursor is valid in one session.
         """
-        is_harmless = self.idempotent and "cursor" not in (self.params or {})
+        is_harmless = self.options.idempotent and "cursor" not in (self.params or {})
         if self.key is not None:
             return is_harmless or keeps_keys
         return is_harmless or self.id is None
@@ -308,7 +305,7 @@ class PendingRequest:
                 return self._became_task(members)
             if self.method == GET_TASK:  # some servers repeat the kind there
                 return Finished(result)
-        if self.takes_any_result:
+        if self.options.takes_any_result:
             return Finished(result)
         if kind == "input_required":
             return NeedsInput(members)
@@ -320,7 +317,7 @@ class PendingRequest:
         if task_id_of(members) is None or not isinstance(members.get("status"), str):
             text = f"The response to {self.method} is a task without an id or a status"
             return Finished(self.error(InvalidResponse, text))
-        return Finished(members) if self.is_detached else BecameTask(members)
+        return Finished(members) if self.options.is_detached else BecameTask(members)
 
     # The errors of a call
 

@@ -133,7 +133,7 @@ class Silence:
         self._http.abort(call.exchange)
         call.listener = None
         self._requests.take_place(call, renewal)
-        stream.number, stream.can_restart = call.number, call.idempotent
+        stream.number, stream.can_restart = call.number, call.options.idempotent
         self._http.open_exchanges[renewal.exchange].purpose = ForRequest(call.number)
         return call
 

@@ -40,7 +40,7 @@ class StreamFactory:
             options.reconnect,
             self._jitter,
             self._new_cursor(),
-            request.idempotent and request.key is None,
+            request.options.idempotent and request.key is None,
             idle_limit(request, options.limits.stream_idle_timeout),
             kind,
         )

@@ -72,16 +72,17 @@ class HttpRequests:
     _timers: TimerTable
     _events: EventQueue
     _unread: Unread
-    _turns: dict[RequestId, Turn] = attrs.field(factory=dict[RequestId, "Turn"], init=False)
-    """The turns to which the responses to open server requests belong."""
+    _turns: dict[int, Turn] = attrs.field(factory=dict[int, "Turn"], init=False)
+    """The turns in progress (SEP-1858), by the numbers of their requests."""
+    _turns_by_id: dict[RequestId, Turn] = attrs.field(factory=dict[RequestId, "Turn"], init=False)
+    """Those to which the responses to open server requests belong, by the ids of these."""
 
     def send(self, request: PendingRequest, now: float, *, has_stream: bool) -> None:
         """Send a request, for the first time or again from the beginning."""
         stream = request.stream
         if stream is not None:
             stream.restarted()
-            if request.turn is not None:
-                self._drop_turn(request, request.turn)
+            self._drop_turn(request)
         elif has_stream:
             stream = request.stream = self._streams.for_request(request)
         body = self._encoder.request(request)
@@ -104,8 +105,8 @@ class HttpRequests:
             if request.stream.is_watched:
                 self._timers.stop(Timer.STREAM_IDLE, request.number)
             request.stream = None
-        if request.turn is not None:
-            self._drop_turn(request, request.turn)
+        if self._turns:
+            self._drop_turn(request)
         if request.exchange is not None:
             if can_discard:
                 self._http.discard_response(request.exchange, now)
@@ -134,8 +135,8 @@ class HttpRequests:
                     request.key.received += 1
                 if stream is not None and stream.cursor is not None:
                     request.attempts.refusals = 0  # without a cursor, messages are no progress
-                if request.turn is not None and isinstance(outcome, Request):
-                    return self._add_to_turn(request, request.turn, outcome)
+                if isinstance(outcome, Request) and request.number in self._turns:
+                    return self._add_to_turn(request, outcome)
                 return outcome
             case OtherEvent(event):
                 return self._on_other_event(request, event, now)
@@ -277,8 +278,8 @@ class HttpRequests:
         from ..legacy.turn import BUFFER_INPUT, INPUT_REQUIRED, Turn
 
         limits = self._encoder.options.limits
-        if event.event == BUFFER_INPUT and request.turn is None:
-            request.turn = Turn(request.number, limits)
+        if event.event == BUFFER_INPUT:
+            self._turns.setdefault(request.number, Turn(request.number, limits))
         elif event.event == INPUT_REQUIRED:
             assert request.stream is not None
             assert request.exchange is not None
@@ -287,33 +288,33 @@ class HttpRequests:
             self._timers.stop(Timer.STREAM_IDLE, request.number)
             self._http.discard_response(request.exchange, now)
             request.exchange = None
-            if request.turn is None:
-                request.turn = Turn(request.number, limits)
-            return self._on_turn(request, request.turn.close(), now)
+            turn = self._turns.setdefault(request.number, Turn(request.number, limits))
+            return self._on_turn(request, turn.close(), now)
         return None
 
     def _add_to_turn(
-        self, request: PendingRequest, turn: Turn, server_request: Request
+        self, request: PendingRequest, server_request: Request
     ) -> Request | RemoteProtocolError | None:
         """Add a server request to a turn; return it unless it was there before."""
+        turn = self._turns[request.number]
         is_new = turn.add_request(server_request.id)
         if isinstance(is_new, LimitExceeded):
             return self._refuse_turn(request, is_new)
         if not is_new:
             return None
-        self._turns[server_request.id] = turn
+        self._turns_by_id[server_request.id] = turn
         return server_request
 
     def has_turn(self, message: Request | Notification | Response | ErrorResponse) -> bool:
         """Return True if a message is a response that belongs to a turn."""
-        return isinstance(message, Response | ErrorResponse) and message.id in self._turns
+        return isinstance(message, Response | ErrorResponse) and message.id in self._turns_by_id
 
     def add_response(
         self, message: Response | ErrorResponse, now: float
     ) -> tuple[PendingRequest, RemoteProtocolError] | None:
         """Add a response to its turn. Return the request that is refused, if it is too much."""
         assert message.id is not None
-        turn = self._turns.pop(message.id)
+        turn = self._turns_by_id.pop(message.id)
         request = self._requests.calls[turn.number]
         error = self._on_turn(request, turn.add_response(message), now)
         return None if error is None else (request, error)
@@ -327,7 +328,7 @@ class HttpRequests:
         match outcome:
             case TurnDone(_, body):
                 assert request.stream is not None
-                request.turn = None
+                del self._turns[request.number]
                 self._connect(request, request.stream, request.stream.continued(body), now)
             case LimitExceeded():
                 return self._refuse_turn(request, outcome)
@@ -343,8 +344,8 @@ class HttpRequests:
         text = f"The server has sent {limit.what}"
         return RemoteProtocolError(text, reason="too_much_asked")
 
-    def _drop_turn(self, request: PendingRequest, turn: Turn) -> None:
-        """Discard a turn and its responses."""
-        for id in turn.request_ids:
-            self._turns.pop(id, None)
-        request.turn = None
+    def _drop_turn(self, request: PendingRequest) -> None:
+        """Discard the turn of a request, if there is one, and its responses."""
+        turn = self._turns.pop(request.number, None)
+        for id in () if turn is None else turn.request_ids:
+            self._turns_by_id.pop(id, None)
