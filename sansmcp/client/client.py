@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 from ..auth.options import Authorization
 from ..codecs import json, jsonrpc
@@ -187,7 +187,7 @@ class Client:
         "limits",
     )
 
-    _url_on_pipes: Url | None = None
+    _url_on_pipes: ClassVar[Url | None] = None
     """The endpoint of a server process, for a subclass that speaks HTTP on its pipes."""
     _transport_on_pipes = STDIO
     """The name of the transport of a server process."""

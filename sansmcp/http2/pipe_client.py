@@ -29,7 +29,7 @@ class PipeClient(Client):
     AbortExchange.
     """
 
-    __slots__ = ("_connection", "_held")
+    __slots__ = ("_connection",)
 
     _url_on_pipes = Url("http", "localhost", 80, "/mcp")
     _transport_on_pipes = STDIO_V2
@@ -62,8 +62,6 @@ class PipeClient(Client):
             target, jitter=jitter, random_bytes=random_bytes, wall_clock=wall_clock, **settings
         )
         self._connection = ClientConnection(self.limits)
-        self._held: ClientEffect | None = None
-        """An effect that comes after bytes that are written first."""
 
     def receive_process_part(self, part: ProcessPart, *, now: float) -> None:
         if not isinstance(part, StdoutData):
@@ -80,20 +78,19 @@ class PipeClient(Client):
             self._fail(error)
 
     def next_effect(self) -> ClientEffect | Idle:
-        effect = self._held or super().next_effect()
-        self._held = None
-        while isinstance(effect, OpenExchange | AbortExchange):
+        effects = self._effects
+        while effects and isinstance(effect := effects[0], OpenExchange | AbortExchange):
+            super().next_effect()
             if isinstance(effect, OpenExchange):
                 self._connection.begin(effect)
             else:
                 self._connection.abort(effect.exchange)
             self._receive_parts()
-            effect = super().next_effect()
-        # Many exchanges that begin together are one write.
-        if isinstance(effect, Idle | CloseStdin) and (data := self._connection.data_to_send()):
-            self._held = None if isinstance(effect, Idle) else effect
+        # Many exchanges that begin together are one write, before the input of the process closes.
+        is_last = not effects or isinstance(effects[0], CloseStdin)
+        if is_last and (data := self._connection.data_to_send()):
             return WriteStdin(data)
-        return effect
+        return super().next_effect()
 
     def _receive_parts(self) -> None:
         while (found := self._connection.next_part()) is not None:

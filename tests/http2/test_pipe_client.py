@@ -34,6 +34,7 @@ from sansmcp.events import (
     ProgressReceived,
     StderrLine,
 )
+from sansmcp.http2.h2_connection import encode_goaway
 from sansmcp.http2.pipe_client import PipeClient
 from sansmcp.process import (
     ProcessExited,
@@ -185,6 +186,18 @@ def test_closing_shuts_the_process_down(process: Process) -> None:
     assert not isinstance(process.last, Closed)
     process.wait()
     assert repr(process.last) == repr(Closed(None))
+
+
+def test_the_last_bytes_are_written_before_the_input_of_the_process_closes(
+    process: Process,
+) -> None:
+    process.client.call("tools/call", {"name": "add"}, now=0.0)
+    process.client.close(now=0.0)
+    write = process.client.next_effect()
+    assert isinstance(write, WriteStdin)
+    assert write.data.endswith(encode_goaway(0))
+    assert process.client.next_effect() == CloseStdin()
+    assert process.client.next_effect() is Idle.NEED_DATA
 
 
 def test_a_client_that_was_not_started_closes_at_once() -> None:
