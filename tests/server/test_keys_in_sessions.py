@@ -199,6 +199,102 @@ def test_of_a_parked_call_comes_what_was_missed(*, shared_store: bool, multi_tur
     assert again.messages == []
 
 
+def start_with_reports(harness: Keyed, count: int) -> tuple[RawExchange, ServerCall]:
+    talk, call = harness.start()
+    for number in range(1, count + 1):
+        harness.wait(1)
+        harness.run_action(call.progress, number)
+    assert progress(talk) == [*range(1, count + 1)]
+    return talk, call
+
+
+@pytest.mark.parametrize("settings", [{}, {"shared_store": True}, {"resumable": False}])
+@pytest.mark.parametrize("version", OLDER)
+@pytest.mark.parametrize("received", [1, 29, 30])
+def test_what_was_sent_on_a_connection_that_was_cut_is_not_taken_for_received(
+    version: str, settings: dict[str, Any], received: int
+) -> None:
+    """Messages on their way are lost with a connection, and the client may get no id by a GET."""
+    harness = Keyed(version, **settings)
+    talk, call = start_with_reports(harness, 30)
+    talk.lose_connection()
+    again = harness.ask(rest(received=received))
+    assert progress(again) == [*range(received + 1, 31)]
+    again.lose_connection()
+    again = harness.ask(rest(received=received))
+    harness.wait(1)
+    harness.run_action(call.progress, 31)
+    harness.run_action(call.respond, {"sum": 3})
+    assert progress(again) == [*range(received + 1, 32)]
+    assert again.messages[-1]["result"] == {"sum": 3}
+
+
+@pytest.mark.parametrize("received", [1, 2, 199])
+def test_where_messages_are_stored_any_number_comes_again(received: int) -> None:
+    harness = Keyed()
+    talk, _ = start_with_reports(harness, 200)
+    talk.lose_connection()
+    assert progress(harness.ask(rest(received=received))) == [*range(received + 1, 201)]
+
+
+@pytest.mark.parametrize(("received", "first"), [(69, 70), (68, 69), (67, 68), (1, 68)])
+def test_entries_without_a_message_are_not_counted(received: int, first: int) -> None:
+    """The log of a call that takes long gets them, so that the store does not evict it.
+
+    The store evicts messages before the server forgets where they are.
+    """
+    harness = Keyed(shared_store=True, limits=Limits(max_stored_age=30))
+    talk, call = harness.start()
+    for number in range(1, 71):
+        harness.wait(15)
+        harness.run_action(call.progress, number)
+    talk.lose_connection()
+    assert progress(harness.ask(rest(received=received))) == [*range(first, 71)]
+
+
+@pytest.mark.parametrize("shared_store", [False, True])
+@pytest.mark.parametrize("version", OLDER)
+@pytest.mark.parametrize("received", [0, 1, 2, 3])
+def test_what_was_reported_without_a_connection_can_be_lost_on_the_next_one(
+    *, version: str, shared_store: bool, received: int
+) -> None:
+    harness = Keyed(version, shared_store=shared_store)
+    talk, call = harness.start()
+    talk.lose_connection()
+    harness.run_action(call.progress, 1)
+    harness.run_action(call.progress, 2)
+    again = harness.ask(rest())
+    harness.run_action(call.progress, 3)
+    assert progress(again) == [1, 2, 3]
+    again.lose_connection()
+    assert progress(harness.ask(rest(received=received))) == [1, 2, 3][received:]
+
+
+@pytest.mark.parametrize("shared_store", [False, True])
+@pytest.mark.parametrize("is_cut_before", [False, True])
+@pytest.mark.parametrize("received", [0, 1, 2, 3])
+def test_of_a_parked_call_that_goes_on_comes_what_was_missed(
+    *, shared_store: bool, is_cut_before: bool, received: int
+) -> None:
+    harness = Keyed(shared_store=shared_store)
+    talk, call = harness.start()
+    harness.run_action(call.progress, 1)
+    harness.run_action(call.respond, InputRequired({"name": NAME}, None))
+    question = talk.messages[-1]
+    if is_cut_before:
+        talk.lose_connection()
+    harness.ask(result(question["id"], ACCEPTED))
+    going_on = harness.last_call()
+    harness.run_action(going_on.progress, 2)
+    talk.lose_connection()
+    again = harness.ask(rest(received=received))
+    harness.run_action(going_on.respond, {"sum": 3})
+    *told, response = again.messages
+    names = [each["params"].get("progress", "a question") for each in told]
+    assert names == [1, "a question", 2][received:]
+    assert response["result"] == {"sum": 3}
+
+
 def test_a_parked_call_keeps_its_key_for_a_while() -> None:
     harness = Keyed("2025-06-18")
     talk, call = harness.start()

@@ -30,8 +30,10 @@ from .results import LegacyResults
 from .sessions import LegacySession
 from .streams import ResumableStream
 
-_PLACES = 64
-"""Entries of one call whose numbers are remembered: twice as many messages as are kept of it."""
+_MAX_OFFSETS = 64
+"""The offsets of one call that are remembered. The store evicts entries sooner: it gets three
+entries without a message in ``Limits.max_stored_age``, and some more for each round of input.
+"""
 
 
 @attrs.define(eq=False, repr=False)
@@ -137,35 +139,49 @@ class KeyedSessionResponder(SessionResponder):
     call: KeyedCall | None = attrs.field(default=None, init=False)
     """None if there was no room for the key."""
     _is_parked: bool = attrs.field(default=False, init=False)
-    _places: deque[int] = attrs.field(factory=lambda: deque[int](maxlen=_PLACES), init=False)
-    """The numbers of the entries of the newest messages before the response."""
+    _offsets: deque[tuple[int, int]] = attrs.field(
+        factory=lambda: deque[tuple[int, int]](maxlen=_MAX_OFFSETS), init=False
+    )
+    """How many entries without a message precede the messages before the response. Each item has
+    the number of the first message after them, and their number.
+    """
     _count: int = attrs.field(default=0, init=False)
-    """The number of all of them."""
+    """The number of messages before the response in the stream."""
 
     def message(self, data: bytes) -> bool:
         """Send a message before the response, and keep it for the next connection."""
         if self.call is None:
             return super().message(data)
         self._calls.report(self.call, data)
-        super().message(data)
-        if self.stream is not None:
-            self._add_places(self.stream.next_seq - 1, 1)
+        self._append(data)
         return True
 
-    def _add_places(self, first: int, count: int) -> None:
-        self._places.extend(range(first, first + count))
+    def _append(self, data: bytes) -> None:
+        """Send a message before the response, and note the place of its entry."""
+        if super().message(data) and self.stream is not None:
+            self._note_entries(self.stream.next_seq - 1, 1)
+
+    def _note_entries(self, first: int, count: int) -> None:
+        """Note the places of the entries of messages, from the number of the first one on."""
+        offset = first - self._count - 1
+        if not self._offsets or self._offsets[-1][1] != offset:
+            self._offsets.append((self._count + 1, offset))
         self._count += count
 
-    def _place_of(self, received: int) -> int | None:
+    def _place_of(self, received: int) -> int:
         """Return the number of the entry of the last message that the client has received.
 
-        None: it is not known, and the stream continues where its last reader stopped. That is wrong
-        for a call that was parked: its stream is read anew.
+        The place of the last reader is another one: what it was sent may have been lost with its
+        connection. The client counts messages, and there are entries without one. If the call was
+        parked and went on, the client may have received more than this responder has sent; then it
+        is the last message that this one has sent.
         """
-        if not received:
+        known = min(received, self._count)
+        if not known:
             return 0
-        index = received - 1 - (self._count - len(self._places))
-        return self._places[index] if 0 <= index < len(self._places) else None
+        offsets = self._offsets
+        first, offset = next((each for each in reversed(offsets) if each[0] <= known), offsets[0])
+        return offset + max(known, first - 1)
 
     def respond(self, data: bytes, http_status: int = 200) -> bool:
         """Send the response, and keep it for the next connection."""
@@ -190,7 +206,7 @@ class KeyedSessionResponder(SessionResponder):
         if self.call is not None and not call.is_running:
             self._is_parked = True
             first = next_seq + self.session.multi_turn
-            self._add_places(first, len(required.requests))
+            self._note_entries(first, len(required.requests))
             self._calls.cut(self.call)
         return is_sent
 
@@ -205,7 +221,8 @@ class KeyedSessionResponder(SessionResponder):
         stream = self.stream
         if stream is not None and stream.key is not None and (stream.is_stored or self._is_parked):
             log = self.session.find_stream(stream.key.stream)
-            self.session.read(exchange, log, self._place_of(received), is_fresh=True)
+            place, skipped = self._place_of(received), max(received - self._count, 0)
+            self.session.read(exchange, log, place, skipped=skipped, is_fresh=True)
             if self._is_parked:
                 self._calls.cut(self.call)
             return
@@ -219,4 +236,4 @@ class KeyedSessionResponder(SessionResponder):
             self.exchange = exchange
             self.start()
         for data in self.call.missed(received):
-            super().message(data)
+            self._append(data)

@@ -384,10 +384,12 @@ class LegacySession(CallOwner, Session):
         stream: ResumableStream,
         after: int | None,
         *,
+        skipped: int = 0,
         is_fresh: bool = False,
     ) -> None:
         """Let an exchange read a stream after a place, or where its last reader stopped.
 
+        ``skipped``: the number of messages after that place that the client has received.
         ``is_fresh``: the client has no id of this stream yet.
         """
         exchange.source = _StreamReader(self, stream, exchange)
@@ -395,7 +397,7 @@ class LegacySession(CallOwner, Session):
         if stream in self._standalone:
             self._standalone.remove(stream)
             self._standalone.append(stream)
-        stream.attach(exchange, after, is_fresh=is_fresh)
+        stream.attach(exchange, after, skipped=skipped, is_fresh=is_fresh)
 
     def reader_left(self, exchange: ServerExchange, stream: ResumableStream) -> None:
         """Forget an exchange that has ended."""

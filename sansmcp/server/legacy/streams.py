@@ -202,6 +202,8 @@ class ResumableStream(LogReader):
     _appending: StoreAppend | None = attrs.field(default=None, init=False)
     _position: int = attrs.field(default=0, init=False)
     """The sequence number of the last entry that the reader got."""
+    _skipped: int = attrs.field(default=0, init=False)
+    """The number of messages that the reader's client has received already."""
     _is_fresh: bool = attrs.field(default=False, init=False)
     """True if the reader's client has no event id of this stream yet: evicted entries are then
     skipped, not reported as lost.
@@ -451,11 +453,17 @@ class ResumableStream(LogReader):
     # The reader
 
     def attach(
-        self, exchange: ServerExchange, after: int | None, *, is_fresh: bool = False
+        self,
+        exchange: ServerExchange,
+        after: int | None,
+        *,
+        skipped: int = 0,
+        is_fresh: bool = False,
     ) -> None:
         """Send the messages after ``after`` to an exchange, which replaces the last reader.
 
-        ``after`` None continues where the last reader stopped. ``is_fresh`` is True if the client
+        ``after`` None continues where the last reader stopped. The client has received
+        ``skipped`` messages after it, which are not sent. ``is_fresh`` is True if the client
         has no id of this stream yet.
         """
         self.detach_reader()
@@ -463,6 +471,7 @@ class ResumableStream(LogReader):
         if after is None:
             after = self._position
         self._position = after
+        self._skipped = skipped
         self._is_fresh = is_fresh
         self._retry = self.table.core.retry_ms
         is_remote = self.state is LogState.REMOTE
@@ -658,13 +667,20 @@ class ResumableStream(LogReader):
         for entry in entries:
             if self.reader is not None and entry.seq > self._position:
                 self._position = entry.seq
-                event = self._event(entry)
+                is_sent = not (self._skipped and self._skips(entry))
+                event = self._event(entry) if is_sent else None
                 if event is not None and is_stored:
                     self.reader.add(event)
                 elif event is not None:
                     self.reader.send(event)
                 if entry.final or entry.kind is EntryKind.INPUT_REQUIRED:
                     self.detach_reader()
+
+    def _skips(self, entry: Entry) -> bool:
+        """Return True, and count it, if an entry is one of the messages that are not sent."""
+        skips = entry.kind is EntryKind.MESSAGE and not entry.final
+        self._skipped -= skips
+        return skips
 
     def _wake_reader(self) -> None:
         if self.reader is not None and self.reader.unsent:

@@ -150,6 +150,19 @@ def test_with_it_the_reports_that_were_lost(harness: ModernServerHarness) -> Non
     assert again.messages == talk.messages[1:]
 
 
+def test_what_was_sent_on_a_connection_that_was_cut_is_not_taken_for_received(
+    harness: ModernServerHarness,
+) -> None:
+    talk, call = begin(harness)
+    for number in (1, 2, 3):
+        harness.run_action(call.progress, number)
+    talk.lose_connection()
+    for _ in range(2):
+        again = harness.ask(rest(received=1))
+        assert reported(again) == [2, 3]
+        again.lose_connection()
+
+
 def test_a_response_while_no_client_is_connected(harness: ModernServerHarness) -> None:
     talk, call = begin(harness)
     talk.lose_connection()
