@@ -1,17 +1,42 @@
-"""The check that a request has the scopes that its handler needs, the same on every HTTP transport.
+"""What a request may do, and the check that it has the scopes that its handler needs.
+
+Both are the same on every HTTP transport.
 
 Source: 2025-11-25 and 2026-07-28, basic/authorization: Scope Challenge Handling.
 """
 
 from __future__ import annotations
 
+import attrs
+
+from ..authentication import Access
 from ..codecs.jsonrpc import Batch
 from ..errors import RemoteProtocolError
 from ..http import RequestHead
 from ..messages import Message, Request
 from . import refusals
-from .challenges import insufficient_scope
+from .challenges import insufficient_scope, without_credentials
 from .core import ServerCore
+
+
+def with_access(core: ServerCore, head: RequestHead, access: Access) -> RequestHead:
+    """Return a head with the access of its request, for handlers, and without its credentials.
+
+    Raises RemoteProtocolError if the access lacks a scope that every request needs.
+    """
+    resource, scopes = core.options.protected_resource, access.scopes
+    is_bound = access.proof is not None
+    if resource is not None:
+        scopes = resource.expand(scopes)
+        if not scopes.issuperset(resource.required_scopes):
+            raise insufficient_scope(resource, (), is_bound=is_bound)
+    return attrs.evolve(
+        head,
+        principal=access.principal,
+        scopes=scopes,
+        headers=without_credentials(resource, head.headers),
+        is_bound=is_bound,
+    )
 
 
 def check_scopes(core: ServerCore, head: RequestHead, message: Message | Batch) -> None:

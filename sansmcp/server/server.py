@@ -25,8 +25,6 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import attrs
-
 from ..app import App
 from ..authentication import Access, Refusal
 from ..codecs import headers, json, jsonrpc
@@ -62,9 +60,7 @@ from .admission import Admission
 from .calls import RunningCall
 from .challenges import (
     check_credentials,
-    insufficient_scope,
     not_authenticated,
-    without_credentials,
 )
 from .channel import Channel
 from .core import ServerCore, Sink
@@ -84,7 +80,7 @@ from .options import ServerOptions, ServerSettings, milliseconds_of
 from .procedures import Procedure
 from .resource_metadata import check_metadata_request, is_metadata_request, send_metadata
 from .responder import HttpResponder
-from .scope_checks import check_scopes
+from .scope_checks import check_scopes, with_access
 from .store_completions import StoreCompletions
 from .validation import (
     Endpoint,
@@ -481,7 +477,7 @@ class Server(StoreCompletions):
                     return
             body = self._authenticating.pop(exchange)
             exchange.wake()  # it may have been paused in the middle of its body
-            exchange.head = self._head_with(outcome, effect.head)
+            exchange.head = with_access(self._core, effect.head, outcome)
             if outcome.expires_in is not None:
                 exchange.expires_at = now + outcome.expires_in
             self._check_head(exchange, exchange.head)
@@ -490,25 +486,6 @@ class Server(StoreCompletions):
         except RemoteProtocolError as error:
             self._authenticating.pop(exchange, None)
             exchange.refuse(error)
-
-    def _head_with(self, access: Access, head: RequestHead) -> RequestHead:
-        """Return a head with the access of its request, for handlers.
-
-        Raises RemoteProtocolError if the access lacks a scope that every request needs.
-        """
-        resource, scopes = self._core.options.protected_resource, access.scopes
-        if resource is not None:
-            scopes = resource.expand(scopes)
-            if not scopes.issuperset(resource.required_scopes):
-                raise insufficient_scope(resource, (), is_bound=access.proof is not None)
-        headers = without_credentials(resource, head.headers)
-        return attrs.evolve(
-            head,
-            principal=access.principal,
-            scopes=scopes,
-            headers=headers,
-            is_bound=access.proof is not None,
-        )
 
     # Effects and events out
 
@@ -810,8 +787,9 @@ class Server(StoreCompletions):
 
     def _receive_head(self, exchange: ServerExchange, head: RequestHead) -> None:
         self._begin(exchange, head)
-        if not exchange.has_checked_head:
-            exchange.has_checked_head = self._is_like_checked(head)
+        if not exchange.has_checked_head and head.method == b"POST":
+            # But for its length, it is checked as the last one was.
+            exchange.has_checked_head = marks_of_post(head) == self._checked_marks
         if not exchange.has_checked_head and self._is_for_all(exchange, head):
             return
         if self._publications is not None:
@@ -824,10 +802,6 @@ class Server(StoreCompletions):
         exchange.uses_dpop = check_credentials(self._core.options.protected_resource, head)
         self._authenticating[exchange] = None
         self._core.effects.append(Authenticate(exchange, head))
-
-    def _is_like_checked(self, head: RequestHead) -> bool:
-        """Return True for a POST that, but for its length, is checked as the last one was."""
-        return head.method == b"POST" and marks_of_post(head) == self._checked_marks
 
     def _is_for_all(self, exchange: ServerExchange, head: RequestHead) -> bool:
         """Return True for a request that needs no credentials, after the checks of its own."""
