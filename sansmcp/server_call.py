@@ -170,6 +170,14 @@ class ServerCall(ABC):
 
     @property
     @abstractmethod
+    def is_connected(self) -> bool:
+        """True if the call is running and there is a connection for messages to the client.
+
+        Without one they wait until the client resumes the stream, or are lost.
+        """
+
+    @property
+    @abstractmethod
     def is_task(self) -> bool:
         """True if the call is a task, and its client has the handle: no connection is needed."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from itertools import count
 
 import attrs
@@ -125,17 +125,22 @@ class Pairings:
         """Record that a new upstream session works on no call of an earlier one."""
         self._left.clear()
 
-    def only_one(self, now: float) -> Pairing | None:
-        """Return a call of the only client that can have caused what names no call.
+    def of_only_client(self, now: float) -> Sequence[Pairing]:
+        """Return the running calls of the only client that can have caused what names no call.
+
+        Those with a connection come first, then the later ones: a client that has lost a response
+        without an event id makes its call again, and never reads the stream of the first one.
 
         Returns:
-            None if no call is running, or the upstream server may also be working for another
-            client, whose call it was told to stop.
+            The calls; none if the upstream server may also be working for another client, whose
+            call it was told to stop.
         """
         clients = {pairing.client for pairing in self._by_handle.values()}
         clients.update(client for client, until in self._left.items() if until > now)
-        pairings = iter(self._by_handle.values())
-        return next(pairings, None) if len(clients) == 1 else None
+        if len(clients) != 1:
+            return ()
+        latest = reversed(self._by_handle.values())
+        return sorted(latest, key=lambda pairing: not pairing.call.is_connected)
 
 
 def _client_of(call: ServerCall) -> Peer | None:

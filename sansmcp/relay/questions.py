@@ -61,12 +61,12 @@ class Questions:
 
     def received(self, handle: int | None, request: Request, now: float) -> str | None:
         """Pass a server request on. Returns why it reaches no client, a text for a log."""
-        pairings = self._pairings
-        pairing = pairings.only_one(now) if handle is None else pairings.of_handle(handle)
+        pairing = None if handle is None else self._pairings.of_handle(handle)
+        known = () if pairing is None else (pairing,)
         why = "which client has caused it is not clear"
-        if pairing is not None:
+        for each in self._pairings.of_only_client(now) if handle is None else known:
             try:
-                self._ask(pairing, request, now)
+                self._ask(each, request, now)
             except LocalProtocolError as error:
                 why = str(error)
             else:

@@ -403,8 +403,8 @@ class Relay:
         if pairing is None:
             sent = [each.notify(method, params, now=now) for each in self._audience.sessions]
             if not any(sent):
-                pairing = self._pairings.only_one(now)
-                sent = [pairing is not None and pairing.call.notify(method, params, now=now)]
+                possible = self._pairings.of_only_client(now)
+                sent = [any(each.call.notify(method, params, now=now) for each in possible)]
         elif pairing.call.is_above_high_water:
             return None  # its client does not read
         else:

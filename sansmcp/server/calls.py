@@ -160,6 +160,11 @@ class Responder(Protocol):
         """True if the store or the client is behind."""
         ...
 
+    @property
+    def is_connected(self) -> bool:
+        """True if there is a connection to the client."""
+        ...
+
     def message(self, data: bytes) -> bool:
         """Send a message before the response. Returns False if it is lost."""
         ...
@@ -283,6 +288,10 @@ class RunningCall(ServerCall):
     @property
     def is_above_high_water(self) -> bool:
         return self.is_running and self._responder.is_above_high_water
+
+    @property
+    def is_connected(self) -> bool:
+        return self.is_running and self._responder.is_connected
 
     def respond(self, result: Any, *, now: float) -> bool:
         if not isinstance(result, InputRequired):

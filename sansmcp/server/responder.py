@@ -40,6 +40,10 @@ class HttpResponder(ABC):
     def head(self) -> RequestHead | None:
         return self.exchange.head
 
+    @property
+    def is_connected(self) -> bool:
+        return not self.exchange.is_done
+
     def send_json(self, data: bytes, http_status: int) -> None:
         """Send the whole response as JSON."""
         self.exchange.send_response(http_status, data, RETRY_AFTER if http_status == 503 else ())

@@ -147,6 +147,12 @@ class Leg:
             line.client.connection_lost("cut", now=self.now)
             line.server.connection_lost(now=self.now)
 
+    def lose_last(self) -> None:
+        """Let the server find the last connection broken, of which the client knows nothing."""
+        _, line = self._lines.popitem()
+        line.is_broken = True
+        line.server.connection_lost(now=self.now)
+
     def drive(self) -> bool:
         """Let everything that is sent arrive. Return whether anything has happened."""
         moved = False

@@ -443,17 +443,58 @@ def test_a_question_of_no_call() -> None:
 def test_a_question_ends_with_the_call_by_which_it_reached_the_client(is_cancelled: bool) -> None:
     """On stdio a question names no call: another call of the client may wait for the answer."""
     bench = Bench(OLD_HTTP, OLD)
-    calls = [begun(bench), begun(bench)]
-    ask(bench, calls[1])
+    first, last = begun(bench), begun(bench)
+    ask(bench, first)
     question(bench)
     bench.up.server_events.clear()
     if is_cancelled:
-        bench.client.cancel(1, now=bench.now)
+        bench.client.cancel(2, now=bench.now)
     else:
-        bench.respond(calls[0], {})
+        bench.respond(last, {})
     bench.run()
     told = bench.take(bench.up.server_events, ClientResponseReceived)
-    assert told.call is calls[1]
+    assert told.call is first
+
+
+NO_PRIMING = [("2025-03-26", HTTP), ("2025-06-18", HTTP)]
+"""The revisions at which a client has no event id before the first message."""
+
+
+@pytest.mark.parametrize("up", [("2025-03-26", STDIO), OLD], ids=str)
+@pytest.mark.parametrize("down", NO_PRIMING, ids=str)
+@pytest.mark.parametrize("seconds", [0.0, 1.0])
+def test_a_client_that_repeats_a_call_gets_its_question(
+    down: tuple[str, str], up: tuple[str, str], seconds: float
+) -> None:
+    """The first call goes on, but its stream, if it has begun, is never read again."""
+    bench = Bench(down, up)
+    begun(bench, method="resources/read", params={"uri": "x:y"})
+    bench.wait(seconds)
+    bench.down.cut()
+    bench.wait(5)
+    repeated = bench.arrived()
+    asked = ask(bench, repeated)
+    bench.client.respond(question(bench).id, {"action": "decline"}, now=bench.now)
+    bench.run()
+    assert bench.take(bench.up.server_events, ClientResponseReceived).request_id == asked
+    repeated.notify("com.example/x", {}, now=bench.now)
+    bench.respond(repeated, {"contents": []})
+    assert isinstance(bench.outcome(), CallCompleted)
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1.0])
+@pytest.mark.parametrize("down", [*NO_PRIMING, OLD_HTTP], ids=str)
+def test_what_names_no_call_goes_where_there_is_a_connection(
+    down: tuple[str, str], seconds: float
+) -> None:
+    bench = Bench(down, OLD)
+    calls = [begun(bench, timeout=5000), begun(bench, timeout=5000)]
+    bench.wait(seconds)
+    bench.down.lose_last()
+    asked = ask(bench, calls[0])
+    bench.client.respond(question(bench).id, {"action": "decline"}, now=bench.now)
+    bench.run()
+    assert bench.take(bench.up.server_events, ClientResponseReceived).request_id == asked
 
 
 def refused(bench: Bench) -> bool:

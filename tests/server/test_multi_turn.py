@@ -370,8 +370,10 @@ def test_a_call_that_goes_on_is_a_call_like_others() -> None:
     (call,) = instances.entered
     assert instances[1].server.is_busy
     assert not call.is_above_high_water
+    assert call.is_connected
     assert instances[1].run_action(call.disconnect, retry=1) is True
     assert going_on.ended
+    assert not call.is_connected
     cancelled = {"jsonrpc": "2.0", "method": "notifications/cancelled"}
     params = {"requestId": "original"}
     instances[1].post({**cancelled, "params": params}, session)

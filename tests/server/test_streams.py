@@ -118,8 +118,33 @@ def test_without_a_store_a_slow_reader_makes_handlers_wait() -> None:
     talk.reads = False
     report_progress_all(harness, call, *"cccccccccc")
     assert call.is_above_high_water
+    assert call.is_connected
     talk.lose_connection()
     assert not call.is_above_high_water
+    assert not call.is_connected
+
+
+@pytest.mark.parametrize("seconds", [0.0, 1.0])
+@pytest.mark.parametrize("version", ["2025-03-26", "2025-06-18", LATEST])
+def test_a_call_is_connected_while_its_client_reads(version: str, seconds: float) -> None:
+    harness = ServerHarness()
+    session = harness.open_session(version)
+    talk, call = harness.call(session, version=version)
+    harness.wait(seconds)
+    assert call.is_connected
+    talk.lose_connection()
+    assert (call.is_running, call.is_connected) == (True, False)
+
+
+def test_a_call_is_connected_again_when_its_client_resumes(harness: ServerHarness) -> None:
+    session = harness.open_session()
+    talk, call = harness.call(session)
+    report_progress_all(harness, call, "a")
+    talk.lose_connection()
+    again = harness.get(session, talk.last_id)
+    assert call.is_connected
+    harness.run_action(call.respond, {})
+    assert (again.ended, call.is_connected) == (True, False)
 
 
 # Keep-alive

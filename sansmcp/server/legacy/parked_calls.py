@@ -168,6 +168,11 @@ class ParkedCallResponder(LegacyResults):
         """True if the store is behind."""
         return self._stream.is_above_high_water
 
+    @property
+    def is_connected(self) -> bool:
+        """True if the client reads the stream at this instance."""
+        return self._stream.reader is not None
+
     def message(self, data: bytes) -> bool:
         """Send a message before the response. Returns False if it is lost."""
         return self._stream.append(data)

@@ -49,6 +49,11 @@ class ChannelResponder(LegacyResults):
         """True if too many bytes wait for the client."""
         return self._sink.is_above_high_water
 
+    @property
+    def is_connected(self) -> bool:
+        """True: the session ends with the channel."""
+        return True
+
     def message(self, data: bytes) -> bool:
         """Send a message before the response. Returns False if the channel has ended."""
         return self._sink.send(data)

@@ -65,6 +65,11 @@ class SessionResponder(LegacyResults, HttpResponder):
         """True if the store or the client is behind."""
         return self.stream is not None and self.stream.is_above_high_water
 
+    @property
+    def is_connected(self) -> bool:
+        """True if there is a connection to the client, which may have resumed the stream."""
+        return not self._abandoned if self.stream is None else self.stream.reader is not None
+
     def message(self, data: bytes) -> bool:
         """Send a message before the response. Returns False if it is lost."""
         stream = self.open()

@@ -164,6 +164,11 @@ class RunningTask(LogReader):
         """True if the handler waits for the handle, or for the state that it saves."""
         return not self.is_told or self._is_saving
 
+    @property
+    def is_connected(self) -> bool:
+        """True until the client has the handle, if it is connected: then it polls."""
+        return self.origin is not None and self.origin.is_connected
+
     def message(self, data: bytes) -> bool:
         """Send a message before the handle. Returns False if it is lost."""
         return self.origin is not None and self.origin.message(data)

@@ -178,6 +178,11 @@ class ModernStdioResponder(ModernResults):
     def is_above_high_water(self) -> bool:
         return self._sink.is_above_high_water
 
+    @property
+    def is_connected(self) -> bool:
+        """True: the calls end with the pipe."""
+        return True
+
     def message(self, data: bytes) -> bool:
         """Send a message before the response. Returns False if the output is closed."""
         return self._sink.send(data)

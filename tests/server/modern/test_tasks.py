@@ -217,9 +217,11 @@ def test_a_handler_decides_itself() -> None:
     talk, call = harness.call_tool()
     harness.wait(5)
     assert not call.is_task
+    assert call.is_connected
     assert harness.run_action(call.become_task)
     assert harness.run_action(call.become_task), "again, without an effect"
     assert harness.status(task_id(talk)) == "working"
+    assert not call.is_connected, "the client polls"
 
 
 # What the server declares, and refuses
