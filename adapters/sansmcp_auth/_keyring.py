@@ -30,7 +30,7 @@ class KeyringCredentials:
     locks do without it.
     """
 
-    may_block: ClassVar = True
+    may_block: ClassVar[bool] = True
 
     def __init__(self, directory: str | os.PathLike[str] | None = None) -> None:
         self._folder = Folder(directory, "keyring")

@@ -176,7 +176,7 @@ class ChildProcess(ABC):
     output.
     """
 
-    max_unread: ClassVar = 64 * 1024 * 1024
+    max_unread: ClassVar[int] = 64 * 1024 * 1024
     """Bytes of its input. A process that reads none could have its requests answered for ever, and
     the answers would fill the memory. It is more than what waits for a server that responds to one
     call after the other: such a one reads on only when its output is read.

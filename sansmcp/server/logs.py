@@ -52,9 +52,9 @@ class StoreOperation:
         """Return True if a failed operation is worth repeating, False if it is given up at once."""
         return False
 
+    @abstractmethod
     def failed(self, effect: StoreEffect) -> bool:
         """Handle an operation that failed and is given up. Returns False if messages are lost."""
-        return True
 
 
 @attrs.define(eq=False)
@@ -235,21 +235,20 @@ class Logs:
             self.core.effects.append(StoreUnwatch(key))
 
     def poll_later(self, key: StreamKey, reader: LogReader) -> None:
-        """Poll a log when the store tells of a change, or else after an interval.
+        """Poll a log that the reader watches: when the store tells of a change, or later.
 
         The intervals of different logs differ, so that not all are read at once.
         """
-        watch, limits = self._watch_of(key, reader), self.core.limits
+        watch, limits = self._watches[key][reader], self.core.limits
         interval = limits.store_poll_interval
-        if watch is not None:
-            if watch.has_changed:
-                watch.has_changed = False
-                reader.poll_store()
-                return
-            watch.is_waiting = True
-            if watch.works:
-                share = 0.75 + _fraction(key.stream) / 2
-                interval = max(interval, share * limits.store_check_interval)
+        if watch.has_changed:
+            watch.has_changed = False
+            reader.poll_store()
+            return
+        watch.is_waiting = True
+        if watch.works:
+            share = 0.75 + _fraction(key.stream) / 2
+            interval = max(interval, share * limits.store_check_interval)
         self.core.timers.set(Timer.STORE_POLL, (key, reader), self.core.now + interval)
 
     def stop_polling(self, key: StreamKey, reader: LogReader) -> None:

@@ -43,7 +43,10 @@ HOSTED: dict[str, Make] = {
 }
 
 OFTEN = ("receive_part", "receive_data", "next_effect", "next_effect_of", "next_event", "drive")
-OF_AN_EXCHANGE = ("open_exchange", "receive_part", "refuse", "next_effect_of")
+OF_AN_EXCHANGE = (
+    *("open_exchange", "receive_part", "receive_body", "refuse", "next_effect_of"),
+    "next_response_of",
+)
 AT_THE_END = ("drain", "shut_down", "is_busy")
 HIT = {
     f"{name} (1)"
