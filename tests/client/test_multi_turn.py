@@ -200,6 +200,16 @@ def test_a_turn_without_questions() -> None:
     assert harness.take().json == []
 
 
+def test_events_of_other_types_without_data_mean_nothing() -> None:
+    harness = new_bench()
+    _, asked = open_turn(harness, 1)
+    say(asked, "end_of_input", "e8")
+    answer(harness, 0)
+    assert harness.requests == []
+    close_turn(asked)
+    assert harness.take().json == [response("q0", {"n": 0})]
+
+
 def test_other_streams_are_not_concerned() -> None:
     harness = new_bench()
     open_turn(harness, 1)

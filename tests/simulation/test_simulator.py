@@ -10,8 +10,10 @@ from collections.abc import Callable
 
 import pytest
 
-from sansmcp import AppendResult, Client, Entry, MemoryStore, StreamKey
+from sansmcp import AppendResult, Entry, MemoryStore, StreamKey
 from sansmcp.client.outcomes import StreamOutcome
+from sansmcp.client.request import PendingRequest
+from sansmcp.client.transports.http_requests import HttpRequests
 from sansmcp.server.exchange import ServerExchange
 from sansmcp.server.legacy.streams import ResumableStream
 from sansmcp.server.modern.running_task import RunningTask
@@ -89,11 +91,13 @@ def plant_readers_that_stop(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def plant_responses_that_break_unheard(monkeypatch: pytest.MonkeyPatch) -> None:
-    def careless(self: Client, number: int, outcome: StreamOutcome) -> None:
+    def careless(
+        self: HttpRequests, request: PendingRequest, outcome: StreamOutcome, now: float
+    ) -> None:
         """Neither try again nor end the request."""
-        self._timers.stop(Timer.STREAM_IDLE, number)
+        self._timers.stop(Timer.STREAM_IDLE, request.number)
 
-    monkeypatch.setattr(Client, "_on_stream", careless)
+    monkeypatch.setattr(HttpRequests, "_go_on", careless)
 
 
 def plant_hasty_handles(monkeypatch: pytest.MonkeyPatch) -> None:
