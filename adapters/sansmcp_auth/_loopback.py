@@ -95,7 +95,7 @@ class LoopbackLogin:
                 redirect = browsers.serve(min(left, _LOOK_INTERVAL))
                 if redirect is not None:
                     return redirect
-        raise TimeoutError(f"nobody has logged in within {self._timeout:g} s")
+        raise TimeoutError(f"the login was not completed within {self._timeout:g} s")
 
     def __enter__(self) -> Self:
         return self

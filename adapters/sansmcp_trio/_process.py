@@ -100,7 +100,7 @@ class TrioProcess(ChildProcess):
         except (OSError, trio.BrokenResourceError):
             pass  # it has closed its input; its exit status will tell why
         finally:
-            self._unread = -sys.maxsize  # what comes now is written to nobody
+            self._unread = -sys.maxsize  # what comes now is dropped
             self._was_read.set()
 
     async def _read_output(self, stream: trio.abc.ReceiveStream) -> None:

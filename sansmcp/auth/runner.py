@@ -156,7 +156,7 @@ class Runner:
                 self._throw(collector.timed_out(limit), now)
             case PendingCode():
                 limit = f"{self._login_timeout:g} s (login_timeout)"
-                self.login_failed(f"nobody has logged in within {limit}", now)
+                self.login_failed(f"it was not completed within {limit}", now)
             case Pause() | None:
                 self._resume(None, now)
             case effect:

@@ -53,7 +53,7 @@ class TokenRequests:
     def send(
         self, endpoint: TokenEndpoint, form: dict[str, str], step: str = "the token request"
     ) -> Steps[AuthResponse]:
-        """Make a token request, or one that revokes a token; return the response, whatever it is.
+        """Make a token request, or one that revokes a token; return the response, also an error.
 
         ``step`` names the request in errors.
         """

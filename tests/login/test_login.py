@@ -175,7 +175,7 @@ def test_what_is_too_long_is_refused_and_the_login_goes_on(junk: bytes) -> None:
 def test_nobody_comes(capsys: pytest.CaptureFixture[str]) -> None:
     with (
         LoopbackLogin(open_browser=lambda url: False, timeout=0.01) as login,
-        pytest.raises(TimeoutError, match="nobody has logged in within"),
+        pytest.raises(TimeoutError, match="the login was not completed within"),
     ):
         login(URL)
     shown = capsys.readouterr()

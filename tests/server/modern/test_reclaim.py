@@ -419,7 +419,7 @@ def test_a_call_that_was_refused_has_no_key(harness: ModernServerHarness) -> Non
 
 
 def test_a_late_copy_of_a_call_that_was_refused_at_first_runs_nothing() -> None:
-    """The client sends it again with the same key, whatever it was refused for."""
+    """The client sends it again with the same key, for each reason of a refusal."""
     harness = ModernServerHarness(rate_limit=RateLimit(1 / 20, burst=1))
     harness.ask(modern("d", "server/discover"))
     assert harness.ask(keyed()).status == 429
