@@ -12,7 +12,7 @@ import signal
 import traceback
 import zlib
 from collections import Counter, defaultdict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any
 
@@ -1757,10 +1757,11 @@ class World:
         self.is_closing = True
         for customer in self.customers:
             customer.close(early=False)
-        self._pass(self.clock.now + _LAST_REQUESTS, lambda: False)
-        for relaying in self.relays:
-            relaying.upstream.close(early=False)
-        self._pass(self.clock.now + _LAST_REQUESTS * bool(self.relays), lambda: False)
+        self._pass(self.clock.now + _LAST_REQUESTS, lambda: _have_left(self.customers))
+        upstreams = [relaying.upstream for relaying in self.relays]
+        for upstream in upstreams:
+            upstream.close(early=False)
+        self._pass(self.clock.now + _LAST_REQUESTS, lambda: _have_left(upstreams))
         for instance in self.all_instances:
             remains.leave_publications(instance.server)
             instance.touch()
@@ -1915,6 +1916,10 @@ class World:
                 self.fail("nothing left", f"{instance.name} has connections")
             for left in remains.of_server(instance.server):
                 self.fail("nothing left", f"{instance.name} {left} after all clients have left")
+
+
+def _have_left(customers: Iterable[Customer]) -> bool:
+    return all(each.closed is not None and not each.carries for each in customers)
 
 
 def _request(effect: OpenExchange, headers: Headers) -> bytes:
