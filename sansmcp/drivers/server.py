@@ -32,7 +32,7 @@ from ..events import (
 from ..messages import Params
 from ..rates import RateStore
 from ..server.server import Server
-from ..server.store_completions import call_store
+from ..server.store_calls import call_store
 from ..server_call import ServerCall
 from ..store import AsyncStore, Store, StreamKey, WatchableStore
 from ..types import elide

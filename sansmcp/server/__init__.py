@@ -26,7 +26,7 @@
 ``procedures``              what takes several messages with the store, as generators
 ``records``                 records in the store, also of a later version
 ``leases``                  how instances notice that another one has died
-``store_completions``       how a driver reports the outcome of store effects
+``store_calls``             calling a store for an effect, and judging what it returns
 ``health``                  the health answer for load balancers
 ``store_health``            whether the store works at present
 --------------------------  ------------------------------------------------------------------------
