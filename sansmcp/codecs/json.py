@@ -30,7 +30,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from types import NoneType
-from typing import Any, NoReturn, TypeGuard, cast
+from typing import Any, NoReturn, TypeGuard, TypeVar, cast
 
 from ..errors import LocalProtocolError, RemoteProtocolError, check_type
 
@@ -48,6 +48,8 @@ try:
 except ImportError:  # and encode_stdlib()
     msgspec = None  # type: ignore[assignment]
     _read = _write = cast("Any", None)
+
+_Kind = TypeVar("_Kind")
 
 UNBOUNDED = 1 << 62
 """A bound that no document reaches."""
@@ -282,17 +284,24 @@ def _are_strict(level: Sequence[Any]) -> bool:
         if not types <= _STRICT:
             return False
         if float in types:
-            floats = [each for each in level if type(each) is float]
+            floats = _of_type(float, level)
             # A sum is finite only if all its parts are, and is found faster.
             if not math.isfinite(sum(floats)) and not all(map(math.isfinite, floats)):
                 return False
-        if dict in types:
-            objects = cast("list[dict[Any, Any]]", [each for each in level if type(each) is dict])
+        members = _members(level)
+        # Objects refer to their names, too, unless all of these are strings, of no subclass.
+        is_one_kind = _REFER_TO_MEMBERS and len(types) == 1
+        if dict in types and not (is_one_kind and len(members) == sum(map(len, level))):
+            objects: list[dict[Any, Any]] = _of_type(dict, level)
             # A name of a subclass may be hidden by an equal string, and is written like that.
             if not _NAMES.issuperset(map(type, set[Any]().union(*objects))):
                 return False
-        level = _members(level)
+        level = members
     return True
+
+
+def _of_type(kind: type[_Kind], values: Sequence[Any]) -> list[_Kind]:
+    return [each for each in values if type(each) is kind]
 
 
 def _members(level: Sequence[Any]) -> Sequence[Any]:
@@ -694,8 +703,11 @@ class _Holder:
 
 
 _holder = _Holder()
-_REFER_TO_MEMBERS = gc.get_referents(vars(_holder)) == ["value"]
-"""Whether all objects refer to their values. Since 3.13 ``vars()`` of a living object does not."""
+_REFER_TO_MEMBERS = gc.get_referents(vars(_holder), {1: "value"}) == ["value", "value", 1]
+"""Whether all objects refer to their values, and to their names only if one is no string.
+
+Since 3.13 ``vars()`` of a living object refers to nothing.
+"""
 
 
 def _has_own_limit() -> bool:
