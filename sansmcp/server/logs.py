@@ -9,6 +9,7 @@ change, or from time to time if the store cannot.
 
 from __future__ import annotations
 
+import enum
 import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -18,6 +19,7 @@ import attrs
 from ..effects import StoreAppend, StoreDrop, StoreEffect, StoreRead, StoreUnwatch, StoreWatch
 from ..store import Entry, Page, StreamKey
 from ..timers import Timer
+from ..types import FastEnum
 from .core import ServerCore
 
 _FIRST_DELAY = 0.05
@@ -79,18 +81,17 @@ class LogReader(StoreOperation, ABC):
         """Read what follows the entries that are known, unless there is no more need."""
 
 
-@attrs.define(eq=False)
-class _Watch:
-    """What a reader has to know of the log that it follows."""
+class ReaderState(FastEnum):
+    """What the reader of a watched log does."""
 
-    works: bool = False
-    """True if the store tells of changes."""
-    is_waiting: bool = False
-    """True if the reader knows all entries, and waits for the next."""
-    is_polled: bool = True
-    """True if the log is also read from time to time."""
-    has_changed: bool = False
-    """True if the store told of a change while the reader was not waiting."""
+    BUSY = enum.auto()
+    """It reads the log, or does something else."""
+    BEHIND = enum.auto()
+    """The same, and the store has told of a change meanwhile: it polls as soon as it waits."""
+    WAITING = enum.auto()
+    """It knows all entries, and polls when the store tells of a change, or after some time."""
+    LISTENING = enum.auto()
+    """It polls when the store tells of a change, and not otherwise."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -106,10 +107,12 @@ class Logs:
         factory=dict[StoreEffect, PendingOperation], init=False
     )
     """Those that have failed, and are repeated later."""
-    _watches: dict[StreamKey, dict[LogReader, _Watch]] = attrs.field(
-        factory=dict[StreamKey, dict["LogReader", _Watch]], init=False
+    _watches: dict[StreamKey, dict[LogReader, ReaderState]] = attrs.field(
+        factory=dict[StreamKey, dict["LogReader", ReaderState]], init=False
     )
     """The watched logs, each with its readers here."""
+    _told: set[StreamKey] = attrs.field(factory=set[StreamKey], init=False)
+    """Those of them of whose changes the store tells."""
     _appends: int = attrs.field(default=0, init=False)
     """How many appends have begun; numbers their tokens."""
     _numbers: int = attrs.field(default=0, init=False)
@@ -136,9 +139,9 @@ class Logs:
         self, key: StreamKey, after: int, user: StoreOperation, *, limit: int, max_bytes: int
     ) -> StoreRead:
         """Read the entries that follow number ``after``; ``user`` gets the outcome."""
-        watch = self._watch_of(key, user) if isinstance(user, LogReader) else None
-        if watch is not None:
-            watch.is_waiting = watch.has_changed = False  # this read sees what was told of before
+        readers = self._watches.get(key, {})
+        if isinstance(user, LogReader) and user in readers:
+            readers[user] = ReaderState.BUSY  # this read sees what was told of before
         effect = StoreRead(stream=key, after=after, limit=limit, max_bytes=max_bytes)
         self._start(effect, PendingOperation(user))
         return effect
@@ -213,18 +216,14 @@ class Logs:
         if key not in self._watches:
             self._watches[key] = {}
             self.core.effects.append(StoreWatch(key))
-        works = any(watch.works for watch in self._watches[key].values())
         # Those who watched already were told of what changed since this reader has read.
-        self._watches[key].setdefault(reader, _Watch(works, has_changed=works))
+        state = ReaderState.BEHIND if key in self._told else ReaderState.BUSY
+        self._watches[key].setdefault(reader, state)
 
     def watch_only(self, key: StreamKey, reader: LogReader) -> None:
         """Let the reader poll a log once if the store tells of a change, and not otherwise."""
         self.watch(key, reader)
-        watch = self._watches[key][reader]
-        watch.is_waiting, watch.is_polled = True, False
-
-    def _watch_of(self, key: StreamKey, reader: LogReader) -> _Watch | None:
-        return self._watches.get(key, {}).get(reader)
+        self._watches[key][reader] = ReaderState.LISTENING
 
     def unwatch(self, key: StreamKey, reader: LogReader) -> None:
         """Poll a log no more."""
@@ -232,6 +231,7 @@ class Logs:
         readers = self._watches.get(key, {})
         if readers.pop(reader, None) is not None and not readers:
             del self._watches[key]
+            self._told.discard(key)
             self.core.effects.append(StoreUnwatch(key))
 
     def poll_later(self, key: StreamKey, reader: LogReader) -> None:
@@ -239,14 +239,14 @@ class Logs:
 
         The intervals of different logs differ, so that not all are read at once.
         """
-        watch, limits = self._watches[key][reader], self.core.limits
+        readers, limits = self._watches[key], self.core.limits
         interval = limits.store_poll_interval
-        if watch.has_changed:
-            watch.has_changed = False
+        if readers[reader] is ReaderState.BEHIND:
+            readers[reader] = ReaderState.BUSY
             reader.poll_store()
             return
-        watch.is_waiting = True
-        if watch.works:
+        readers[reader] = ReaderState.WAITING
+        if key in self._told:
             share = 0.75 + _fraction(key.stream) / 2
             interval = max(interval, share * limits.store_check_interval)
         self.core.timers.set(Timer.STORE_POLL, (key, reader), self.core.now + interval)
@@ -254,34 +254,37 @@ class Logs:
     def stop_polling(self, key: StreamKey, reader: LogReader) -> None:
         """Let a reader wait no more, though the log is still watched: it does something else."""
         self.core.timers.stop(Timer.STORE_POLL, (key, reader))
-        self._watches[key][reader].is_waiting = False
+        self._watches[key][reader] = ReaderState.BUSY
 
     def poll_soon(self, key: StreamKey, reader: LogReader) -> None:
         """Poll a log after an interval, or when the store tells of a change, if it is watched."""
-        if (watch := self._watch_of(key, reader)) is not None:
-            watch.is_waiting = True
+        if reader in (readers := self._watches.get(key, {})):
+            readers[reader] = ReaderState.WAITING
         due = self.core.now + self.core.limits.store_poll_interval
         self.core.timers.set(Timer.STORE_POLL, (key, reader), due)
 
     def on_watched(self, stream: StreamKey) -> None:
         """The store tells of changes of a log from now on."""
-        for reader, watch in tuple(self._watches.get(stream, {}).items()):
-            watch.works = True
-            if watch.is_waiting and watch.is_polled:
-                self.poll_later(stream, reader)
+        if stream in self._watches:
+            self._told.add(stream)
+            for reader, watch in tuple(self._watches[stream].items()):
+                if watch is ReaderState.WAITING:
+                    self.poll_later(stream, reader)
 
     def on_changed(self, stream: StreamKey) -> None:
         """A log may have changed: let its readers poll it, at once or when they wait again."""
-        for reader, watch in tuple(self._watches.get(stream, {}).items()):
-            if watch.is_waiting:
+        readers = self._watches.get(stream, {})
+        for reader in tuple(readers):  # the poll of one may end the watch of another
+            if readers.get(reader) in (ReaderState.WAITING, ReaderState.LISTENING):
                 self.poll(stream, reader)
-            else:
-                watch.has_changed = True
+            elif reader in readers:
+                readers[reader] = ReaderState.BEHIND
 
     def poll(self, key: StreamKey, reader: LogReader) -> None:
         """Let a reader poll a log now."""
-        if (watch := self._watch_of(key, reader)) is not None:
-            watch.is_waiting = False
+        readers = self._watches.get(key, {})
+        if readers.get(reader) in (ReaderState.WAITING, ReaderState.LISTENING):
+            readers[reader] = ReaderState.BUSY
         self.core.timers.stop(Timer.STORE_POLL, (key, reader))
         reader.poll_store()
 

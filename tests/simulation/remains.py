@@ -13,7 +13,7 @@ from sansmcp.server.calls import RunningCall
 from sansmcp.server.exchange import ServerExchange
 from sansmcp.server.keyed_calls import KeyedCall
 from sansmcp.server.legacy.sessions import LegacySession
-from sansmcp.server.logs import LogReader
+from sansmcp.server.logs import LogReader, ReaderState
 from sansmcp.server.modern.running_task import RunningTask
 from sansmcp.server.modern.task_listening import TaskWatch
 from sansmcp.states import ClientState, ExchangeState, LogState, SessionState
@@ -154,7 +154,7 @@ def waits(server: Server, key: StreamKey) -> bool:
     """Whether the reader of a watched log knows all of it, and reads what is told."""
     legacy = server._legacy  # noqa: SLF001
     watches = server._logs._watches.get(key, {})  # noqa: SLF001
-    if any(not watch.is_polled for watch in watches.values()):
+    if ReaderState.LISTENING in watches.values():
         return False  # it is the record of a session, which is not read while the session is idle
     if any(is_behind(reader) for reader in watches):
         return False
