@@ -356,6 +356,62 @@ LOG = _table(
 )
 
 
+class TaskLogState(FastEnum):
+    """The log of a task, as the instance that runs its handler writes it."""
+
+    WAITING = enum.auto()
+    """The store has the state, or a change of it that can wait."""
+    DUE = enum.auto()
+    """The state is to be stored at once; the append before it has ended, or failed."""
+    APPENDING = enum.auto()
+    OUTDATED = enum.auto()
+    """A state is being appended, and another one is to be stored at once."""
+    SETTLED = enum.auto()
+    """Nothing more is appended here."""
+
+
+class TaskLogEvent(FastEnum):
+    """An event of the log of a task."""
+
+    CHANGE = enum.auto()
+    """The state has changed, and is to be stored at once."""
+    APPEND = enum.auto()
+    STORED = enum.auto()
+    FAIL = enum.auto()
+    """The append failed, or the store has lost the end of the log."""
+    SETTLE = enum.auto()
+    """The last state is stored, or another instance goes on, or the call is no task."""
+
+
+TASK_LOG = _table(
+    {
+        TaskLogState.WAITING: {
+            TaskLogEvent.CHANGE: TaskLogState.DUE,
+            TaskLogEvent.APPEND: TaskLogState.APPENDING,
+            TaskLogEvent.SETTLE: TaskLogState.SETTLED,
+        },
+        TaskLogState.DUE: {
+            TaskLogEvent.CHANGE: TaskLogState.DUE,
+            TaskLogEvent.APPEND: TaskLogState.APPENDING,
+            TaskLogEvent.SETTLE: TaskLogState.SETTLED,
+        },
+        TaskLogState.APPENDING: {
+            TaskLogEvent.CHANGE: TaskLogState.OUTDATED,
+            TaskLogEvent.STORED: TaskLogState.WAITING,
+            TaskLogEvent.FAIL: TaskLogState.DUE,
+            TaskLogEvent.SETTLE: TaskLogState.SETTLED,
+        },
+        TaskLogState.OUTDATED: {
+            TaskLogEvent.CHANGE: TaskLogState.OUTDATED,
+            TaskLogEvent.STORED: TaskLogState.DUE,
+            TaskLogEvent.FAIL: TaskLogState.DUE,
+            TaskLogEvent.SETTLE: TaskLogState.SETTLED,
+        },
+        TaskLogState.SETTLED: {},
+    }
+)
+
+
 class CallState(FastEnum):
     """A call on the server."""
 
@@ -659,6 +715,7 @@ TABLES = MappingProxyType(
         "server": SERVER,
         "session": SESSION,
         "log": LOG,
+        "task log": TASK_LOG,
         "call": CALL,
         "exchange": EXCHANGE,
         "pipe": PIPE,

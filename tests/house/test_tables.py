@@ -19,6 +19,7 @@ ENDS = {
     "server": {"STOPPED"},
     "session": {"ENDED"},
     "log": {"CLOSED"},
+    "task log": {"SETTLED"},
     "call": {"ANSWERED", "CANCELLED"},
     "exchange": {"DONE"},
     "pipe": {"CLOSED"},

@@ -27,6 +27,7 @@ from ...errors import RemoteProtocolError
 from ...http import RequestHead
 from ...input_required import InputRequired
 from ...messages import ErrorResponse, Message, Request, Response
+from ...states import TASK_LOG, TaskLogEvent, TaskLogState, advance
 from ...store import Page, StreamKey
 from ...timers import Timer
 from .. import refusals
@@ -74,11 +75,12 @@ class RunningTask(LogReader):
     call: RunningCall = attrs.field(init=False)
     open_calls: int = attrs.field(default=1, init=False)
     _results: ModernResults = attrs.field(init=False)
-    _appending: StoreAppend | None = attrs.field(default=None, init=False)
+    # There is at most one append in flight, of _being_stored, as the entry seq + 1: what changes
+    # meanwhile changes record alone. While the log is WAITING, the store has _being_stored, and
+    # record is that or a report of progress, which waits for the timer.
+    _log_state: TaskLogState = attrs.field(default=TaskLogState.WAITING, init=False)
     _being_stored: TaskRecord = attrs.field(init=False)
     """The state that is being appended, or was last."""
-    _is_urgent: bool = attrs.field(default=False, init=False)
-    """True if the state is to be stored at once."""
     _is_saving: bool = attrs.field(default=False, init=False)
     """True if the handler waits until the state is stored."""
     _stored_at: float = attrs.field(default=-math.inf, init=False)
@@ -87,7 +89,6 @@ class RunningTask(LogReader):
     """Until when the handler may run."""
     _response: tuple[bytes, int] | None = attrs.field(default=None, init=False)
     """The response of the handler and its HTTP status, for a client that gets no handle."""
-    _is_settled: bool = attrs.field(default=False, init=False)
 
     def __attrs_post_init__(self) -> None:
         self._results = ModernResults(self._core, self.session)
@@ -240,7 +241,8 @@ class RunningTask(LogReader):
         if self.record.is_terminal or self._is_settled:
             return
         self.record = record
-        self._is_urgent = self._is_urgent or is_urgent
+        if is_urgent:
+            self._advance(TaskLogEvent.CHANGE)
         self._wait()
 
     def on_due(self) -> None:
@@ -256,9 +258,9 @@ class RunningTask(LogReader):
 
     def _wait(self) -> None:
         """Store the state at once, or set the time for it."""
-        if self._appending is not None:
+        if self._is_appending:
             return
-        if self._is_urgent:
+        if self._log_state is TaskLogState.DUE:
             self._append()
             return
         limits = self._core.limits
@@ -273,20 +275,21 @@ class RunningTask(LogReader):
     def _append(self) -> None:
         core = self._core
         core.timers.stop(Timer.STORED, self)
-        self._is_urgent = False
+        self._advance(TaskLogEvent.APPEND)
         self.record = self.record.kept(core.wall_time(), core.limits.max_stored_age)
         self._being_stored = self.record
         entry = task_entry(self.seq + 1, self.record)
-        self._appending = self._logs.append(self.key, (entry,), self)
+        self._logs.append(self.key, (entry,), self)
 
     def on_append_done(self) -> None:
         """Go on with the newest state; the client gets the handle when the first one is stored."""
-        stored, self._appending = self._being_stored, None
         if self._is_settled:
             return
+        stored = self._being_stored
+        self._advance(TaskLogEvent.STORED)
         self.seq += 1
         self._stored_at = self._core.now
-        self._is_saving = self._is_saving and self._is_urgent
+        self._is_saving = self._is_saving and self._log_state is TaskLogState.DUE
         if self.origin is not None:
             self._tell(stored)
         self._logs.on_changed(self.key)
@@ -310,33 +313,30 @@ class RunningTask(LogReader):
 
     def on_append_conflict(self) -> None:
         """Cancel the handler: another instance has ended the task, or goes on with it."""
-        self._appending = None
         self.end_elsewhere()
 
     def on_append_behind(self) -> None:
         """Look where the log ends now, and append there."""
-        self._appending = None
-        self._is_urgent = True
         if not self._is_settled:
+            self._advance(TaskLogEvent.FAIL)
             self._read(0)
 
     def may_repeat(self, effect: StoreEffect) -> bool:
         """Repeat an append when the client has the handle. Before, the call can do without."""
-        return effect is self._appending and self.is_told
+        return isinstance(effect, StoreAppend) and self.is_told
 
     def failed(self, effect: StoreEffect) -> bool:
         """Go on without a task, or try again later."""
-        if effect is not self._appending or self._is_settled:
+        if isinstance(effect, StoreRead) or self._is_settled:
             self._poll_later()
             return True
-        self._appending = None
         if self.origin is not None:
             self._do_without(self.origin)
         elif self._core.has_stopped:
             self._settle()
             return False
         else:
-            self._is_urgent = True
+            self._advance(TaskLogEvent.FAIL)
             self._core.timers.set(Timer.STORED, self, self._core.now + _NEXT_ATTEMPT)
         return True
 
@@ -352,19 +352,19 @@ class RunningTask(LogReader):
 
     def poll_store(self) -> None:
         """Read what another instance may have appended."""
-        if self._appending is None:
-            self._read(self.seq)
-        else:
+        if self._is_appending:
             self._poll_later()
+        else:
+            self._read(self.seq)
 
     def _read(self, after: int) -> None:
         most = self._core.limits.max_stored_bytes
         self._logs.read(self.key, after, self, limit=1, max_bytes=most)
 
     def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
-        if self._is_settled or self._appending is not None:
+        if self._is_settled or self._is_appending:
             self._poll_later()
-        elif self._is_urgent:
+        elif self._log_state is TaskLogState.DUE:
             self.seq = 0 if page is None else page.last.seq
             self._append()
         elif page is None:  # the store has evicted it
@@ -394,10 +394,21 @@ class RunningTask(LogReader):
             self._logs.poll_later(self.key, self)
 
     def _settle(self) -> None:
-        self._is_settled = True
+        self._advance(TaskLogEvent.SETTLE)
         self._core.timers.stop(Timer.STORED, self)
         self._logs.unwatch(self.key, self)
         self._owner.on_settled(self)
+
+    @property
+    def _is_appending(self) -> bool:
+        return self._log_state in (TaskLogState.APPENDING, TaskLogState.OUTDATED)
+
+    @property
+    def _is_settled(self) -> bool:
+        return self._log_state is TaskLogState.SETTLED
+
+    def _advance(self, event: TaskLogEvent) -> None:
+        self._log_state = advance(TASK_LOG, self._log_state, event)
 
 
 def _decoded(data: bytes) -> dict[str, Any]:
