@@ -7,8 +7,8 @@ send.
 
 The server keeps the response until the client confirms it with a later call, or for
 ``Limits.reclaim_timeout`` seconds. It keeps the key after that, so that a late copy runs nothing.
-When a key is forgotten, ``_forgotten`` remembers its number. A call that names an older place may
-be a copy of one whose key was forgotten, and is refused.
+When a key is forgotten, ``_forgotten`` remembers its number, by principal. A call that names an
+older place may be a copy of one whose key was forgotten, and is refused.
 
 All this takes ``Limits.max_reclaim_bytes`` at most, with the requests of the calls that run without
 a connection. Beyond it the principals that use most lose their oldest responses and keys, half of
@@ -27,7 +27,7 @@ Source: docs/reclaim.md. The counts follow the sequence numbers of NFSv4.1 slots
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Protocol, TypeAlias
@@ -54,6 +54,9 @@ _SHARE_BYTES = 2048
 
 MAX_REPORTS, MAX_REPORT_BYTES = 32, 16 * 1024
 """Messages before the response that are kept for one call, and their bytes."""
+
+_MAX_MARKS = 1024
+"""Principals whose numbers are remembered apart from those of all others."""
 
 _TOO_MANY = "too many calls run without a connection"
 
@@ -190,6 +193,30 @@ class Share:
     """Those that run without a connection, the one cut longest ago first."""
 
 
+@attrs.define(eq=False, repr=False)
+class _Marks:
+    """The highest number that each principal has got.
+
+    Beyond ``_MAX_MARKS`` the principal that got one longest ago shares it with all that have none
+    of their own. So the many keys of one principal raise no number of another one.
+    """
+
+    _numbers: OrderedDict[str, int] = attrs.field(factory=OrderedDict[str, int], init=False)
+    """By principal, the one that got a number longest ago first."""
+    _shared: int = attrs.field(default=0, init=False)
+
+    def note(self, principal: str, number: int) -> None:
+        """Give a principal a number, unless it has a higher one."""
+        self._numbers[principal] = max(number, self._numbers.pop(principal, 0))
+        if len(self._numbers) > _MAX_MARKS:
+            _, oldest = self._numbers.popitem(last=False)
+            self._shared = max(self._shared, oldest)
+
+    def of(self, principal: str) -> int:
+        """Return the number of a principal."""
+        return max(self._shared, self._numbers.get(principal, 0))
+
+
 class SharedKeys(ABC):
     """The keys of the calls of all instances that share a store."""
 
@@ -298,9 +325,9 @@ class KeyedCalls:
     _size: int = attrs.field(default=0, init=False)
     _noted: int = attrs.field(default=0, init=False)
     """The number of keys noted so far."""
-    _forgotten: int = attrs.field(default=0, init=False)
+    _forgotten: _Marks = attrs.field(factory=_Marks, init=False)
     """The number of the newest key that was forgotten."""
-    _not_noted: int = attrs.field(default=0, init=False)
+    _not_noted: _Marks = attrs.field(factory=_Marks, init=False)
     """The number of keys that had been noted when there was no room for another one, last."""
 
     @property
@@ -371,7 +398,7 @@ class KeyedCalls:
         shared, has_scopes = self._shared, self._core.app.options_of(request.method).scopes
         instance, count, secret, _ = key
         if instance and not (
-            instance == self._instance and int(count or 0) >= self._forgotten
+            instance == self._instance and int(count or 0) >= self._forgotten.of(principal)
             if shared is None
             else shared.is_valid(instance, count)
         ):
@@ -405,7 +432,7 @@ class KeyedCalls:
         """Note the key of a call before its handler starts. Returns None if there is no room."""
         self._noted += 1
         if self._size >= self._core.limits.max_reclaim_bytes and not self._make_room():
-            self._not_noted = self._noted
+            self._not_noted.note(principal, self._noted)
             return None
         share = self._shares.get(principal)
         if share is None:
@@ -433,7 +460,7 @@ class KeyedCalls:
 
     def withdraw(self, call: KeyedCall) -> None:
         """Forget a key that was noted, because its call does not run."""
-        self._connected(call)
+        self.connected(call)
         self._forget(call)
 
     def look(self, key: Key, principal: str, request: Request, exchange: ServerExchange) -> None:
@@ -444,7 +471,7 @@ class KeyedCalls:
         if request.method != EXTENSION:
             raise refusals.BAD_KEY(request.id)
         if self._shared is None:
-            raise self.unknown(key, request, was_noted=False)
+            raise self.unknown(key, principal, request, was_noted=False)
         self._shared.look(key, principal, request, exchange)
 
     def reclaim(
@@ -461,10 +488,10 @@ class KeyedCalls:
         if type(received) is not int or received < 0:
             raise refusals.BAD_KEY(request.id)
         if call.responder is not None:
-            self._connected(call)
+            self.connected(call)
             call.responder.reconnect(exchange, received)
         elif call.response is None:
-            raise self.unknown(key, request, was_noted=True)
+            raise self.unknown(key, call.principal, request, was_noted=True)
         elif missed := call.missed(received):
             exchange.open_stream()
             for message in (*missed, call.response):
@@ -473,14 +500,16 @@ class KeyedCalls:
         else:
             exchange.send_response(call.http_status, call.response)
 
-    def unknown(self, key: Key, request: Request, *, was_noted: bool) -> RemoteProtocolError:
+    def unknown(
+        self, key: Key, principal: str, request: Request, *, was_noted: bool
+    ) -> RemoteProtocolError:
         """Return the refusal of a request for a call that cannot be given.
 
         ``was_noted``: the key is known, but its response is not.
         """
         instance, count, _, _ = key
-        is_new = int(count or 0) >= max(self._forgotten, self._not_noted)
-        never_arrived = not was_noted and instance == self.instance and is_new
+        lost = max(self._forgotten.of(principal), self._not_noted.of(principal))
+        never_arrived = not was_noted and instance == self.instance and int(count or 0) >= lost
         return refusals.unknown_key(request, self.place, never_arrived=never_arrived)
 
     def report(self, call: KeyedCall, message: bytes) -> None:
@@ -489,12 +518,17 @@ class KeyedCalls:
         if self._size > self._core.limits.max_reclaim_bytes:
             self._make_room()
 
-    def cut(self, call: KeyedCall) -> None:
-        """Let a call run on without a connection, for a while."""
+    def cut(self, call: KeyedCall, *, expires: bool = True) -> None:
+        """Let a call run on without a connection.
+
+        ``expires``: True to cancel it after ``Limits.reclaim_timeout`` seconds.
+        """
         limits, share = self._core.limits, self._shares[call.principal]
-        share.cut[call] = None
-        self._grow(call, call.request_size)
-        self._core.timers.set(Timer.RECLAIM, call, self._core.now + limits.reclaim_timeout)
+        if call not in share.cut:
+            share.cut[call] = None
+            self._grow(call, call.request_size)
+        if expires:
+            self._core.timers.set(Timer.RECLAIM, call, self._core.now + limits.reclaim_timeout)
         if len(share.cut) > limits.max_cut_calls:
             self._cancel(next(iter(share.cut)), f"{_TOO_MANY} (max_cut_calls)")
         if self._size > limits.max_reclaim_bytes:
@@ -534,7 +568,7 @@ class KeyedCalls:
         """Keep the response of a call; None if it has been cancelled."""
         share = self._shares[call.principal]
         if call in share.cut:
-            self._connected(call)
+            self.connected(call)
         call.responder, call.ended_at = None, self._core.now
         if call.kept is not None:
             call.kept.end(response, http_status)
@@ -551,7 +585,8 @@ class KeyedCalls:
         if self._size > self._core.limits.max_reclaim_bytes:
             self._make_room()
 
-    def _connected(self, call: KeyedCall) -> None:
+    def connected(self, call: KeyedCall) -> None:
+        """Record that a call has a connection again, or needs none."""
         cut = self._shares[call.principal].cut
         if call in cut:
             del cut[call]
@@ -559,7 +594,7 @@ class KeyedCalls:
             self._core.timers.stop(Timer.RECLAIM, call)
 
     def _cancel(self, call: KeyedCall, reason: str) -> None:
-        self._connected(call)
+        self.connected(call)
         assert call.responder is not None
         if call.is_starting:
             call.responder.complete_without_response()
@@ -603,16 +638,27 @@ class KeyedCalls:
             self._shares.items(), key=lambda item: item[1].size, reverse=True
         ):
             self._shrink(share, share.size // 2)
+            # The calls of one that uses a lot go before the responses of others.
+            has_room = self._cancel_cut(share, most // 4)
             if not share.size:
                 del self._shares[principal]
                 self._size -= _SHARE_BYTES
                 self._core.timers.stop(Timer.KEPT, share)
-            if self._size <= most * 7 // 8:
+            if has_room or self._size <= most * 7 // 8:
                 break
         for share in sorted(self._shares.values(), key=lambda share: share.size, reverse=True):
-            while self._size > most and share.cut:
-                self._cancel(next(iter(share.cut)), f"{_TOO_MANY} (max_reclaim_bytes)")
+            self._cancel_cut(share, 0)
         return self._size < most
+
+    def _cancel_cut(self, share: Share, size: int) -> bool:
+        """Cancel calls without a connection while a share has more bytes, and there is no room.
+
+        Returns True if that has made room.
+        """
+        most, before = self._core.limits.max_reclaim_bytes, self._size
+        while self._size >= most and share.size > size and share.cut:
+            self._cancel(next(iter(share.cut)), f"{_TOO_MANY} (max_reclaim_bytes)")
+        return self._size < min(most, before)
 
     def _shrink(self, share: Share, size: int) -> None:
         """Forget old keys, then drop responses, then forget the other keys of ended calls."""
@@ -621,7 +667,7 @@ class KeyedCalls:
             if share.spent and (share.spent[0].ended_at <= old or not share.answered):
                 call = share.spent.popleft()
                 self._forget(call)
-                self._forgotten = max(self._forgotten, call.number)
+                self._forgotten.note(call.principal, call.number)
             else:
                 call = share.answered.popleft()
                 self._drop_response(call)

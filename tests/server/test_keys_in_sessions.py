@@ -44,6 +44,8 @@ class Keyed(ServerHarness):
     """A server with a session, at one revision."""
 
     version = LATEST
+    streams_at_once = False
+    """True if calls report before they are cut."""
 
     def __init__(self, version: str = LATEST, **settings: Any) -> None:
         super().__init__(**settings)
@@ -295,10 +297,16 @@ def test_of_a_parked_call_that_goes_on_comes_what_was_missed(
     assert response["result"] == {"sum": 3}
 
 
-def test_a_parked_call_keeps_its_key_for_a_while() -> None:
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_parked_call_keeps_its_key_for_a_while(is_cut: bool) -> None:
     harness = Keyed("2025-06-18")
     talk, call = harness.start()
+    if is_cut:
+        harness.run_action(call.progress, 1)
+        talk.lose_connection()
     harness.run_action(call.respond, InputRequired({"name": NAME}, None))
+    if is_cut:
+        talk = harness.get(harness.session, talk.last_id)
     harness.wait(Limits().reclaim_timeout)
     refused = harness.ask(rest())
     assert (refused.status, refused.error["data"]["reason"]) == (409, "unknown_key")
@@ -368,6 +376,100 @@ def test_a_client_that_does_not_come_back_cancels_nothing() -> None:
     talk.lose_connection()
     harness.wait(10 * Limits().reclaim_timeout)
     assert harness.run_action(call.respond, {"sum": 3})
+
+
+def start_and_cut(harness: Keyed, id: int) -> ServerCall:
+    talk, call = harness.start(keyed(id, secret=f"a-secret-of-call-{id}"))
+    if harness.streams_at_once:
+        assert harness.run_action(call.progress, 1)
+    talk.lose_connection()
+    return call
+
+
+_TOO_MANY_CUT = "too many calls run without a connection (max_cut_calls)"
+
+
+def cancellations(harness: Keyed) -> list[tuple[ServerCall, str]]:
+    found = [event for event in harness.events if isinstance(event, CallCancelled)]
+    return [(event.call, event.reason) for event in found]
+
+
+@pytest.mark.parametrize("settings", [{}, {"shared_store": True}, {"resumable": False}])
+@pytest.mark.parametrize("streams", [True, False])
+@pytest.mark.parametrize("version", OLDER)
+def test_beyond_the_bound_the_call_that_was_cut_longest_ago_is_cancelled(
+    version: str, *, streams: bool, settings: dict[str, Any]
+) -> None:
+    harness = Keyed(version, limits=Limits(max_cut_calls=2), **settings)
+    harness.streams_at_once = streams
+    first, second, third = (start_and_cut(harness, id) for id in (1, 2, 3))
+    assert cancellations(harness) == [(first, _TOO_MANY_CUT)]
+    assert second.is_running
+    assert third.is_running
+    again = harness.ask({**rest(1), **keyed(1, method=EXTENSION, secret="a-secret-of-call-1")})
+    assert again.error["data"]["reason"] == "unknown_key"
+
+
+def test_a_call_whose_client_has_resumed_is_not_counted() -> None:
+    """Until that connection is cut, too, or broken off."""
+    harness = Keyed(limits=Limits(max_cut_calls=2))
+    harness.streams_at_once = True
+    talk, first = harness.start()
+    harness.run_action(first.progress, 1)
+    talk.lose_connection()
+    resumed = harness.get(harness.session, talk.last_id)
+    calls = [start_and_cut(harness, id) for id in (2, 3)]
+    assert cancellations(harness) == []
+    resumed.lose_connection()
+    assert cancellations(harness) == [(calls[0], _TOO_MANY_CUT)]
+    assert harness.run_action(first.respond, {"sum": 3})
+    assert calls[1].is_running
+
+
+def test_a_call_is_counted_if_its_client_resumes_in_vain() -> None:
+    harness = Keyed(limits=Limits(max_cut_calls=1))
+    harness.streams_at_once = True
+    talk, first = harness.start()
+    harness.run_action(first.progress, 1)
+    talk.lose_connection()
+    beyond = talk.last_id.rpartition(".")[0] + ".99"
+    assert harness.get(harness.session, beyond).status == 400
+    start_and_cut(harness, 2)
+    assert cancellations(harness) == [(first, _TOO_MANY_CUT)]
+
+
+def test_a_call_that_the_server_disconnects_is_not_counted() -> None:
+    harness = Keyed(limits=Limits(max_cut_calls=1))
+    harness.streams_at_once = True
+    _, polled = harness.start()
+    assert harness.run_action(polled.disconnect)
+    start_and_cut(harness, 2)
+    assert cancellations(harness) == []
+
+
+def test_a_call_that_has_ended_is_not_counted() -> None:
+    harness = Keyed(limits=Limits(max_cut_calls=1), store_works=False)
+    harness.store_works = True
+    talk, first = harness.start()
+    harness.run_action(first.progress, 1)
+    harness.store_works = False
+    harness.run_action(first.respond, {"sum": 3})
+    talk.lose_connection()
+    harness.store_works = True
+    harness.streams_at_once = False
+    start_and_cut(harness, 2)
+    assert cancellations(harness) == []
+
+
+def test_the_requests_of_calls_that_were_cut_take_room() -> None:
+    harness = Keyed(limits=Limits(max_reclaim_bytes=30_000))
+    calls: list[ServerCall] = []
+    for id in range(10):
+        about = keyed(id, secret=f"a-secret-of-call-{id}", arguments={"text": "x" * 5000})
+        talk, call = harness.start(about)
+        talk.lose_connection()
+        calls.append(call)
+    assert [call.is_running for call in calls] == [False] * 6 + [True] * 4
 
 
 def test_without_room_a_call_has_no_key() -> None:

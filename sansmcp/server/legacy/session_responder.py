@@ -153,6 +153,29 @@ class KeyedSessionResponder(SessionResponder):
     _count: int = attrs.field(default=0, init=False)
     """The number of messages before the response in the stream."""
 
+    def open(self) -> ResumableStream | None:
+        """Open the event stream, if it is not open. Returns None if no client could read it."""
+        stream = super().open()
+        if stream is not None:
+            stream.writer = self
+        return stream
+
+    def peer_gone(self) -> None:
+        """Let the call run on. It is counted as one without a connection."""
+        super().peer_gone()
+        if self.stream is None:
+            self.on_reader_lost()
+
+    def on_reader_lost(self) -> None:
+        """Count the call as one without a connection, unless it has ended or is parked."""
+        if self.call is not None and self.call.responder is not None and not self._is_parked:
+            self._calls.cut(self.call, expires=False)
+
+    def on_reader_attached(self) -> None:
+        """Count the call no longer: its client has resumed the stream."""
+        if self.call is not None and self.call.responder is not None and not self._is_parked:
+            self._calls.connected(self.call)
+
     def message(self, data: bytes) -> bool:
         """Send a message before the response, and keep it for the next connection."""
         if self.call is None:
@@ -216,9 +239,12 @@ class KeyedSessionResponder(SessionResponder):
         return is_sent
 
     def cancel_calls(self, reason: str) -> None:
-        """Give up the key of a parked call: its client can resume."""
+        """Cancel the call. A parked one only loses its key: its client can resume."""
         assert self.call is not None
-        self._calls.ended(self.call, None)
+        if self._is_parked:
+            self._calls.ended(self.call, None)
+        else:
+            self.session.calls[self.call.request_id].cancel(reason)
 
     def reconnect(self, exchange: ServerExchange, received: int) -> None:
         """Go on with another connection, and send first what was missed."""

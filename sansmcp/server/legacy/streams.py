@@ -156,6 +156,16 @@ class StreamOwner(Protocol):
         """Show the other instances that this one is alive."""
 
 
+class StreamWriter(Protocol):
+    """The call that writes a stream, if it is counted while it has no connection."""
+
+    def on_reader_attached(self) -> None:
+        """Record that the stream has a reader."""
+
+    def on_reader_lost(self) -> None:
+        """Record that the connection of the reader was lost, or its response broken off."""
+
+
 @attrs.define(eq=False, repr=False)
 class ResumableStream(LogReader):
     """A log and its reader, of which there is at most one."""
@@ -170,6 +180,7 @@ class ResumableStream(LogReader):
     reader: ServerExchange | None = attrs.field(default=None, init=False)
     places: dict[str, int] = attrs.field(factory=dict[str, int], init=False)
     """By log: the number of the last entry that was forwarded here, or is not for the client."""
+    writer: StreamWriter | None = attrs.field(default=None, init=False)
     _declared: WriterDeclaration | None = attrs.field(default=None, init=False)
     """The last declaration of this instance."""
     # The positions of a log that is written and stored here (WRITING), from left to right:
@@ -474,6 +485,8 @@ class ResumableStream(LogReader):
         self._skipped = skipped
         self._is_fresh = is_fresh
         self._retry = self.table.core.retry_ms
+        if self.writer is not None:
+            self.writer.on_reader_attached()
         is_remote = self.state is LogState.REMOTE
         if after > self._stored and not is_remote:
             self.drop_reader()
@@ -483,15 +496,18 @@ class ResumableStream(LogReader):
             self._open(exchange)
 
     def detach(self, exchange: ServerExchange) -> None:
-        """Forget an exchange that has ended; the log stays."""
+        """Forget an exchange that was lost, or is broken off; the log stays."""
         if self.reader is exchange:
             self.reader = None
             self._reading = None
+            if self.writer is not None:
+                self.writer.on_reader_lost()
 
     def detach_reader(self) -> None:
         """End the response of the reader, if there is one; the log stays."""
         if (reader := self.reader) is not None:
-            self.detach(reader)
+            self.reader = None
+            self._reading = None
             reader.stop()
 
     def disconnect(self, retry: int | None) -> bool:

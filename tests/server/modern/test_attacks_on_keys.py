@@ -88,6 +88,63 @@ def test_a_flood_of_keys_and_responses_costs_no_other_principal(
     assert again.json["result"]["content"] == ["of ann"]
 
 
+def test_keys_that_a_flood_makes_the_server_forget_cost_no_other_principal(
+    harness: ModernServerHarness,
+) -> None:
+    """Others need not ask for another place, and are told what has never arrived."""
+    place = place_of(harness)
+    for id in range(300):
+        _, call = harness.start(keyed(id, f"a-secret-of-mallory-{id}"), principal="mallory")
+        harness.run_action(call.respond, {"content": ["x" * 5000]})
+    late = harness.ask(keyed(1, "a-secret-of-mallory-1", place), principal="mallory")
+    assert late.error["data"]["reason"] == "other_place"
+    lost = rest(1, "a-secret-that-never-came", place)
+    assert harness.ask(lost, principal="mallory").error["data"]["neverArrived"] is False
+    assert harness.ask(lost, principal="ann").error["data"]["neverArrived"] is True
+    _, call = harness.start(keyed(1, "a-secret-of-ann-1", place), principal="ann")
+    assert call.is_running
+
+
+def test_calls_for_whose_keys_there_is_no_room_cost_no_other_principal() -> None:
+    """Their connections are there, so that none of them can be cancelled to make room."""
+    harness = ModernServerHarness(limits=Limits(max_reclaim_bytes=3000))
+    place = place_of(harness)
+    for id in range(4):
+        harness.start(keyed(id, f"a-secret-of-mallory-{id}", place), principal="mallory")
+    lost = rest(1, "a-secret-that-never-came", place)
+    assert harness.ask(lost, principal="mallory").error["data"]["neverArrived"] is False
+    assert harness.ask(lost, principal="ann").error["data"]["neverArrived"] is True
+
+
+def test_beyond_a_thousand_principals_late_copies_are_still_refused() -> None:
+    """The one that lost a key longest ago is then told of the keys of others, too."""
+    harness = ModernServerHarness(limits=Limits(max_reclaim_bytes=6000))
+    place = place_of(harness)
+    for id in range(1100):
+        about = keyed(id, f"a-secret-of-a-call-{id}")
+        _, call = harness.start(about, principal=f"principal {id}")
+        harness.run_action(call.respond, {"content": []})
+    for id in (0, 1000):
+        about = keyed(id, f"a-secret-of-a-call-{id}", place)
+        late = harness.ask(about, principal=f"principal {id}")
+        assert late.error["data"]["reason"] == "other_place"
+    present = late.error["data"]["place"]
+    _, call = harness.start(keyed(1, "a-secret-of-ann-1", present), principal="ann")
+    assert call.is_running
+
+
+def test_large_requests_of_calls_that_are_cut_cost_no_other_principal_its_responses() -> None:
+    harness = ModernServerHarness(limits=Limits(max_reclaim_bytes=_BYTES))
+    _, ended = harness.start(keyed(1, "a-secret-of-an-ended-call"), principal="ann")
+    harness.run_action(ended.respond, {"content": ["of ann"]})
+    for id in range(100):
+        request = keyed(id, f"a-secret-of-mallory-{id}", arguments={"text": "x" * 5000})
+        talk, _ = harness.start(request, principal="mallory")
+        talk.lose_connection()
+    again = harness.ask(rest(1, "a-secret-of-an-ended-call"), principal="ann")
+    assert again.json["result"]["content"] == ["of ann"]
+
+
 def test_asking_again_and_again_runs_nothing_and_keeps_nothing(
     harness: ModernServerHarness,
 ) -> None:
