@@ -381,6 +381,11 @@ class KeyedCalls:
             raise refusals.KEY_IN_USE(request.id)
         return key, call
 
+    def has(self, text: Any, principal: str) -> bool:
+        """Return True if this is the key of a call that runs here, or has run."""
+        match = KEY.fullmatch(text) if type(text) is str else None
+        return match is not None and (principal, match[3]) in self._calls
+
     def start(
         self,
         key: Key,

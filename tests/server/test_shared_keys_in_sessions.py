@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -22,8 +22,8 @@ class Fleet(Instances):
     """Instances that share the keys of calls, and a session at one revision."""
 
     def __init__(self, version: str = LATEST, **settings: Any) -> None:
+        settings.setdefault("reclaim", "store")
         super().__init__(
-            reclaim="store",
             wall_clock=lambda: 1_800_000_000.0,
             state_signer=StateSigner(keys=(b"sixteen bytes at least",), clock=lambda: 0.0),
             **settings,
@@ -102,3 +102,37 @@ def test_a_call_whose_session_has_ended_meanwhile_is_refused() -> None:
     fleet.claims_are_stored()
     assert talk.status == 404
     assert starts(fleet[0]) == 0
+
+
+@pytest.mark.parametrize("reclaim", [True, "store"])
+@pytest.mark.parametrize("has_ended", [False, True])
+def test_a_copy_is_not_refused_because_the_store_fails(
+    *, reclaim: bool | Literal["store"], has_ended: bool
+) -> None:
+    """The refusal would say that nothing was run."""
+    fleet = Fleet(reclaim=reclaim)
+    talk = fleet.ask(0, keyed())
+    call = fleet[0].last_call()
+    if has_ended:
+        fleet[0].run_action(call.respond, DONE)
+    talk.lose_connection()
+    fleet[0].store_works = False
+    copy = fleet.ask(0, keyed())
+    if not has_ended:
+        fleet[0].run_action(call.respond, DONE)
+    assert copy.json["result"] == DONE
+    assert starts(fleet[0]) == 0
+    other = fleet.ask(0, keyed(2, secret="a-secret-of-another"))
+    fleet[0].fail_store_for_good(fleet[0].waiting[-1])
+    assert other.error["data"]["reason"] == "store_failed"
+
+
+def test_a_copy_in_a_session_that_has_ended_is_refused() -> None:
+    fleet = Fleet()
+    talk = fleet.ask(0, keyed())
+    fleet[0].run_action(fleet[0].last_call().respond, DONE)
+    talk.lose_connection()
+    (session,) = fleet[0].server.sessions
+    fleet[0].server.end_session(session, "an operator", now=fleet[0].now)
+    fleet[0].run_pending()
+    assert fleet.ask(0, keyed()).status == 404

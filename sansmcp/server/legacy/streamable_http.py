@@ -75,22 +75,36 @@ class StreamableHttp:
 
     def post(self, exchange: ServerExchange, messages: Message | Batch) -> None:
         """Handle a complete POST. Raises RemoteProtocolError for a refusal."""
-        self._find_session(exchange, partial(self._post, exchange, messages))
+        self._find_session(exchange, partial(self._post, exchange, messages), messages)
 
     def _find_session(
-        self, exchange: ServerExchange, then: Callable[[SessionRequestContext], None]
+        self,
+        exchange: ServerExchange,
+        then: Callable[[SessionRequestContext], None],
+        messages: Message | Batch | None = None,
     ) -> None:
-        """Call ``then``, after looking the session up in the store if instances share one."""
+        """Call ``then``, after looking the session up in the store if instances share one.
+
+        It is not looked up for ``messages`` that have the key of a call of this instance: if that
+        failed, the refusal would say that nothing was run.
+        """
         assert exchange.head is not None
         context = self._context(exchange.head)
         id = context.session_id
         if not self._core.options.shared_store:
             then(context)
-        elif id is None or not self._endpoint.sessions:
+        elif id is None or not self._endpoint.sessions or self._is_known(context, messages):
             check_head(context)
             then(context)
         else:
             run(self._table.streams.logs, self._load_session(exchange, context, id, then))
+
+    def _is_known(self, context: SessionRequestContext, messages: Message | Batch | None) -> bool:
+        """Return True if a request has the key of a call of this instance, in an open session."""
+        calls = self._keyed_calls
+        if calls is None or context.session is None or not isinstance(messages, Request):
+            return False
+        return calls.has(meta_of(messages).get(EXTENSION), context.head.principal)
 
     def _look_up(
         self, exchange: ServerExchange, context: SessionRequestContext, id: str
