@@ -425,6 +425,12 @@ TOO_MANY_KEYS = RefusalTemplate(
     "This instance has stored the keys of too many calls (max_stored_entries), and nothing was "
     "run: try again later",
 )
+TOO_MANY_CUT_CALLS = RefusalTemplate(
+    200,
+    INTERNAL_ERROR,
+    "too_many_cut_calls",
+    "The server has cancelled this call, because {why}; it may have done some of its work",
+)
 CANCELLED_ELSEWHERE = RefusalTemplate(
     503,
     INVALID_REQUEST,

@@ -410,6 +410,22 @@ def test_beyond_the_bound_the_call_that_was_cut_longest_ago_is_cancelled(
     assert again.error["data"]["reason"] == "unknown_key"
 
 
+@pytest.mark.parametrize("version", OLDER)
+def test_a_client_that_resumes_a_call_that_was_cancelled_is_told(version: str) -> None:
+    """It would poll for ever."""
+    harness = Keyed(version, limits=Limits(max_cut_calls=1))
+    harness.streams_at_once = True
+    talk, call = harness.start()
+    harness.run_action(call.progress, 1)
+    talk.lose_connection()
+    start_and_cut(harness, 2)
+    assert cancellations(harness) == [(call, _TOO_MANY_CUT)]
+    resumed = harness.get(harness.session, talk.last_id)
+    (response,) = resumed.messages
+    assert response["error"]["data"] == {"reason": "too_many_cut_calls"}
+    assert resumed.ended
+
+
 def test_a_call_whose_client_has_resumed_is_not_counted() -> None:
     """Until that connection is cut, too, or broken off."""
     harness = Keyed(limits=Limits(max_cut_calls=2))

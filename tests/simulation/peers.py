@@ -590,6 +590,8 @@ class Customer(Host):
                 *causes,
                 "crowd",
             )  # a relay had no room, and the rest of its reason was cut off
+        if isinstance(error, JsonRpcError) and "run without a connection" in str(error):
+            causes = ("no room",)
         if isinstance(error, RequestTimeout) and self._can_resume(made):
             causes = tuple(cause for cause in causes if cause != "silence")
         return causes

@@ -20,6 +20,7 @@ from ...codecs import jsonrpc
 from ...input_required import InputRequired
 from ...messages import RequestId
 from ...timers import Timer
+from .. import refusals
 from ..calls import RunningCall
 from ..core import ServerCore
 from ..exchange import ServerExchange
@@ -239,12 +240,17 @@ class KeyedSessionResponder(SessionResponder):
         return is_sent
 
     def cancel_calls(self, reason: str) -> None:
-        """Cancel the call. A parked one only loses its key: its client can resume."""
-        assert self.call is not None
-        if self._is_parked:
-            self._calls.ended(self.call, None)
-        else:
-            self.session.calls[self.call.request_id].cancel(reason)
+        """Cancel the call, with an error for a client that resumes it.
+
+        A parked one only loses its key: its client can resume.
+        """
+        call = self.call
+        assert call is not None
+        self._calls.ended(call, None)
+        if not self._is_parked:
+            self.call = None
+            refusal = refusals.TOO_MANY_CUT_CALLS(call.request_id, why=reason)
+            self.session.calls[call.request_id].abandon(refusal, reason)
 
     def reconnect(self, exchange: ServerExchange, received: int) -> None:
         """Go on with another connection, and send first what was missed."""
