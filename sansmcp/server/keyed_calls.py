@@ -101,12 +101,15 @@ class KeptResponse(ABC):
         """Call ``then(True)`` if the client has waited at another instance since the last time."""
 
     @abstractmethod
-    def end(self, response: bytes | None, http_status: int) -> None:
-        """Store the response; None if the call was cancelled."""
+    def end(self, response: bytes | None, http_status: int, *, is_sent: bool) -> None:
+        """Store the response; None if the call was cancelled.
+
+        ``is_sent``: True if it is sent to the client now.
+        """
 
     @abstractmethod
     def drop(self) -> None:
-        """Delete the response."""
+        """Delete the response, if it is stored."""
 
 
 @attrs.define(eq=False, repr=False)
@@ -250,6 +253,10 @@ class SharedKeys(ABC):
     def look(self, key: Key, principal: str, request: Request, exchange: ServerExchange) -> None:
         """Respond to a request for the rest of a call that this instance does not know."""
 
+    @abstractmethod
+    def drain(self) -> None:
+        """Store the responses that are in the memory of this instance alone."""
+
 
 @attrs.define(eq=False, repr=False)
 class StartingCall:
@@ -339,6 +346,11 @@ class KeyedCalls:
     def are_shared(self) -> bool:
         """True if a call starts when the store has its key."""
         return self._shared is not None
+
+    def drain(self) -> None:
+        """Store what other instances will be asked for, because this one stops."""
+        if self._shared is not None:
+            self._shared.drain()
 
     @property
     def instance(self) -> str:
@@ -572,11 +584,11 @@ class KeyedCalls:
     def ended(self, call: KeyedCall, response: bytes | None, http_status: int = 200) -> None:
         """Keep the response of a call; None if it has been cancelled."""
         share = self._shares[call.principal]
-        if call in share.cut:
-            self.connected(call)
+        is_sent = response is not None and call not in share.cut
+        self.connected(call)
         call.responder, call.ended_at = None, self._core.now
         if call.kept is not None:
-            call.kept.end(response, http_status)
+            call.kept.end(response, http_status, is_sent=is_sent)
         if response is None:
             self._drop_response(call)
             share.spent.append(call)

@@ -910,6 +910,8 @@ class Server:
         """
         self._core.now = now
         self._core.advance(StopEvent.DRAIN)
+        if self._keyed_calls is not None:
+            self._keyed_calls.drain()
 
     def shut_down(self, *, now: float) -> None:
         """End all calls, sessions and streams.

@@ -7,8 +7,9 @@ for each key:
   two copies of a call reach two instances, one append succeeds, and the other instance gives its
   copy the response of the first. The claim stays until the store evicts it.
 * The *kept response* is appended after the call, and deleted when the client has confirmed it, or
-  after ``Limits.reclaim_timeout``. Before, the log of a call that takes long has entries that show
-  that it still runs.
+  after ``Limits.reclaim_timeout``. One that was sent to a client is appended a moment later, and
+  not at all if the client confirms it before. The log of a call that takes long has entries that
+  show that it still runs.
 
 An instance that is asked for a call of another one waits for the response in that log, and follows
 the lease of the other. If that dies, the client is told so: the call may have run.
@@ -37,7 +38,7 @@ from ..codecs.sse import encode_event
 from ..effects import StoreEffect, StoreRead
 from ..errors import RemoteProtocolError
 from ..messages import Request
-from ..states import ExchangeState
+from ..states import REFUSING, ExchangeState
 from ..store import AppendResult, Entry, Page, StreamKey
 from ..timers import Timer
 from . import refusals
@@ -77,6 +78,12 @@ _RESPONSE, _OVER = "response", "over"
 
 _MAX_DEPTH = 8
 """Nesting of a record that is read."""
+
+_CONFIRMATION = 0.1
+"""Seconds for which the response that a client was sent is not appended. Most clients that call
+again soon confirm it by then, and their next claim need not wait for that append and its deletion.
+An instance that is asked for it waits for so long.
+"""
 
 _PATIENCE = 1.0
 """Seconds for which an instance waits for a response where the client may have to answer a
@@ -155,6 +162,10 @@ class StoredKeys(SharedKeys):
     peers: Peers
     _running: set[_StoredResponse] = attrs.field(factory=set["_StoredResponse"], init=False)
     """The calls that were claimed here and have not ended."""
+    unconfirmed: dict[_StoredResponse, None] = attrs.field(
+        factory=dict["_StoredResponse", None], init=False
+    )
+    """The responses that are appended unless their clients confirm them soon."""
     waiting: dict[StreamKey, _Waiting] = attrs.field(
         factory=dict[StreamKey, "_Waiting"], init=False
     )
@@ -270,6 +281,11 @@ class StoredKeys(SharedKeys):
         """Keep the lease no longer for a call."""
         self._running.discard(kept)
 
+    def drain(self) -> None:
+        """Append the responses that wait for confirmation, because this instance stops."""
+        for kept in tuple(self.unconfirmed):
+            kept.on_due()
+
     # Calls of other instances
 
     def look(self, key: Key, principal: str, request: Request, exchange: ServerExchange) -> None:
@@ -377,7 +393,14 @@ class _StoredResponse(StoreOperation, KeptResponse):
         self._set_timer(self._keys.core.limits.reclaim_timeout / 2)
 
     def on_due(self) -> None:
-        """Show that the call runs, before others take it as over, or the store evicts its log."""
+        """Append the response, which no client has confirmed.
+
+        Before it, show that the call runs: others must not take it as over, nor the store evict its
+        log.
+        """
+        if self._has_ended:
+            self._append_end()
+            return
         self._append(self._claim.encode(), is_last=False)
         self._set_timer(self._keys.core.refresh_interval)
 
@@ -385,20 +408,29 @@ class _StoredResponse(StoreOperation, KeptResponse):
         core = self._keys.core
         core.timers.set(Timer.STORED, self._call, core.now + min(most, core.refresh_interval))
 
-    def end(self, response: bytes | None, http_status: int) -> None:
-        """Store the response; None if the call was cancelled."""
+    def end(self, response: bytes | None, http_status: int, *, is_sent: bool) -> None:
         self._has_ended = True
-        self._keys.core.timers.stop(Timer.STORED, self._call)
+        core = self._keys.core
+        core.timers.stop(Timer.STORED, self._call)
         self._keys.ended(self)
         word = _OVER if response is None else _RESPONSE
         self._end = write_head(word, http_status, response or b"")
-        if self._has_begun:
+        if is_sent and core.state not in REFUSING:
+            self._keys.unconfirmed[self] = None
+            core.timers.set(Timer.STORED, self._call, core.now + _CONFIRMATION)
+        elif self._has_begun:
             self._append_end()
 
     def _append_end(self) -> None:
+        self._wait_no_longer()
         if not self._is_appending and self._end is not None:
             end, self._end = self._end, None
             self._append(end, is_last=True)
+
+    def _wait_no_longer(self) -> None:
+        """Wait no longer for a confirmation of the response."""
+        self._keys.unconfirmed.pop(self, None)
+        self._keys.core.timers.stop(Timer.STORED, self._call)
 
     def _append(self, data: bytes, *, is_last: bool) -> None:
         if not self._is_appending:
@@ -420,9 +452,10 @@ class _StoredResponse(StoreOperation, KeptResponse):
         then(is_waited)
 
     def drop(self) -> None:
-        """Delete the response."""
         self._is_dropped = True
-        if not self._is_appending and self._end is None:
+        self._end = None
+        self._wait_no_longer()
+        if not self._is_appending and self._seq:
             self._keys.logs.drop(self._log.principal, self._log.session)
 
     def on_append_done(self) -> None:

@@ -290,6 +290,7 @@ def test_the_rest_needs_the_scopes_of_its_call() -> None:
 def test_the_store_has_no_key(fleet: Fleet) -> None:
     _, call = fleet[0].start(keyed())
     fleet[0].run_action(call.respond, DONE)
+    fleet.wait(0.25)
     logs = fleet.logs
     assert len(logs) == 3
     assert SECRET not in repr(logs)
@@ -497,36 +498,81 @@ def test_so_can_one_that_the_application_cannot_start(fleet: Fleet) -> None:
 # The end of a call
 
 
-def test_a_confirmed_response_is_deleted_and_its_claim_stays(fleet: Fleet) -> None:
+def kept(fleet: Fleet) -> int:
+    """How many logs of responses the store has."""
+    return sum(session.startswith(".kept.") for session in fleet.logs)
+
+
+@pytest.mark.parametrize("waits", [0, 0.25])
+def test_a_confirmed_response_is_deleted_and_its_claim_stays(fleet: Fleet, waits: float) -> None:
+    """If it is confirmed at once, the store never has it."""
     first, second = fleet
     _, call = first.start(keyed())
     first.run_action(call.respond, DONE)
-    assert sum(session.startswith(".kept.") for session in fleet.logs) == 1
+    fleet.wait(waits)
+    assert kept(fleet) == bool(waits)
+    first.store_works = waits > 0
+    first.ask(keyed(2, "another-secret-of-a-call", more=f",{SECRET}"))
+    uses = [each for each in first.waiting if not isinstance(each, StoreRead)]
+    assert uses == ([] if waits else [claim_in(first)])
+    released(first)
+    fleet.wait(0.25)
+    assert kept(fleet) == 0
     first.start(keyed(2, "another-secret-of-a-call", more=f",{SECRET}"))
-    assert not any(session.startswith(".kept.") for session in fleet.logs)
+    assert kept(fleet) == 0
     late = second.ask(keyed())
     fleet.wait(61)
     assert late.aborted
     assert starts(second) == 0
 
 
+def test_a_response_that_was_sent_is_stored_a_moment_later(fleet: Fleet) -> None:
+    """It may not have arrived."""
+    first, second = fleet
+    talk, call = first.start(keyed())
+    first.run_action(call.respond, DONE)
+    again = second.ask(rest())
+    assert not again.body
+    fleet.wait(0.5)
+    assert again.json == talk.json
+
+
+@pytest.mark.parametrize("is_killed", [False, True])
+def test_a_response_that_was_sent_is_stored_before_the_instance_stops(
+    fleet: Fleet, *, is_killed: bool
+) -> None:
+    first, second = fleet
+    talk, call = first.start(keyed())
+    late, other = first.start(keyed(2, "another-secret-of-a-call"))
+    first.run_action(call.respond, DONE)
+    first.run_action(first.server.shut_down if is_killed else first.server.drain)
+    assert kept(fleet) == 1 + is_killed
+    assert second.ask(rest()).json == talk.json
+    if not is_killed:
+        first.run_action(other.respond, DONE)
+    assert second.ask(rest(2, "another-secret-of-a-call")).json == late.json
+
+
 def test_a_response_is_deleted_after_a_while(fleet: Fleet) -> None:
     first, _ = fleet
     _, call = first.start(keyed())
     first.run_action(call.respond, DONE)
+    fleet.wait(0.25)
+    assert kept(fleet) == 1
     fleet.wait(61)
-    assert not any(session.startswith(".kept.") for session in fleet.logs)
+    assert kept(fleet) == 0
     assert ".keys" in fleet.logs
 
 
 def test_a_response_that_is_dropped_while_it_is_stored(fleet: Fleet) -> None:
     first, _ = fleet
-    _, call = first.start(keyed())
+    talk, call = first.start(keyed())
+    talk.lose_connection()
     first.store_works = False
     first.run_action(call.respond, DONE)
     first.ask(keyed(2, "another-secret-of-a-call", more=f",{SECRET}"))
     released(first)
-    assert not any(session.startswith(".kept.") for session in fleet.logs)
+    assert kept(fleet) == 0
 
 
 def test_a_cancelled_call_has_no_response(fleet: Fleet) -> None:
@@ -638,6 +684,7 @@ def test_a_response_outlives_its_instance(fleet: Fleet) -> None:
     first, second = fleet
     talk, call = first.start(keyed())
     first.run_action(call.respond, DONE)
+    fleet.wait(0.25)
     fleet.wait(3 * LEASE, second)
     assert second.ask(rest()).json == talk.json
 
@@ -665,7 +712,8 @@ def test_an_instance_that_stops_sends_its_clients_elsewhere(fleet: Fleet, waits:
 
 def test_a_lookup_that_fails_is_repeated(fleet: Fleet) -> None:
     first, second = fleet
-    _, call = first.start(keyed())
+    talk, call = first.start(keyed())
+    talk.lose_connection()
     first.run_action(call.respond, DONE)
     second.store_works = False
     again = second.ask(rest())
@@ -723,7 +771,8 @@ def test_one_that_leaves_while_the_response_cannot_be_read(fleet: Fleet) -> None
 
 def test_a_response_that_cannot_be_stored_is_stored_later(fleet: Fleet) -> None:
     first, second = fleet
-    _, call = first.start(keyed())
+    talk, call = first.start(keyed())
+    talk.lose_connection()
     first.store_works = False
     first.run_action(call.respond, DONE)
     first.fail_store_once(response_in(first))
@@ -743,7 +792,8 @@ def response_in(harness: ModernServerHarness) -> StoreEffect:
 
 def test_or_is_in_the_memory_of_its_instance_alone(fleet: Fleet) -> None:
     first, second = fleet
-    _, call = first.start(keyed())
+    talk, call = first.start(keyed())
+    talk.lose_connection()
     first.store_works = False
     first.run_action(call.respond, DONE)
     first.fail_store_for_good(response_in(first))
@@ -771,7 +821,8 @@ def test_a_response_that_comes_while_the_call_shows_that_it_runs(fleet: Fleet) -
 
 def test_an_entry_whose_reply_was_lost_was_stored(fleet: Fleet) -> None:
     first, second = fleet
-    _, call = first.start(keyed())
+    talk, call = first.start(keyed())
+    talk.lose_connection()
     first.store_works = False
     first.run_action(call.respond, DONE)
     append = response_in(first)
@@ -917,7 +968,8 @@ def test_a_log_with_many_entries_is_read_to_its_end(fleet: Fleet) -> None:
 
 def test_a_call_shows_that_it_runs_when_the_store_has_taken_the_entry_before(fleet: Fleet) -> None:
     first, second = fleet
-    _, call = first.start(keyed())
+    talk, call = first.start(keyed())
+    talk.lose_connection()
     first.store_works = False
     for _ in range(70):
         first.wait(10)
@@ -928,7 +980,8 @@ def test_a_call_shows_that_it_runs_when_the_store_has_taken_the_entry_before(fle
 
 def test_an_entry_that_shows_that_it_runs_may_fail(fleet: Fleet) -> None:
     first, second = fleet
-    _, call = first.start(keyed())
+    talk, call = first.start(keyed())
+    talk.lose_connection()
     first.store_works = False
     first.wait(31)
     first.fail_store_for_good(response_in(first))
