@@ -107,6 +107,7 @@ SOMETIMES = (
     "client that makes many calls refused for lack of room",
     "instance stands still",
     "key claimed by another instance",
+    "key of another principal used",
     "instance stands still while a handler runs",
     "instance stands still while it reads a lease",
     "proof used again",

@@ -901,6 +901,7 @@ class Customer(Host):
             self.subscriptions += 1
         if (call := call_in(effect)) and b'"sansmcp/reclaim":"' in effect.body:
             self.world.keyed.add(call)
+            self._may_be_stolen(effect)
         if b'"method":"sansmcp/reclaim"' in effect.body:
             self.world.reach("call asked for the rest of")
             self.gets.append(effect)
@@ -944,6 +945,13 @@ class Customer(Host):
             world.reach("call delivered twice")
             delay = world.fates.pick(f"{name} after", (0.0, 0.1, 2.0))
             world.clock.call_later(delay, lambda: world.double(self, effect, name))
+
+    def _may_be_stolen(self, effect: OpenExchange) -> None:
+        """A stranger may learn the key of a call, and use it while the server has the key."""
+        world, name = self.world, f"{self.name} stolen {effect.exchange}"
+        if world.authentication and world.strikes(name, 0.3):
+            delay = world.fates.pick(f"{name} after", (0.05, 0.5, 2.0))
+            world.clock.call_later(delay, lambda: world.steal(self, effect, name))
 
     def _may_double(self, effect: OpenExchange) -> None:
         """What resumes a stream may come a second time, while the first one is still open."""

@@ -7,6 +7,7 @@ all the time, so a world needs no expectations of its own.
 
 from __future__ import annotations
 
+import json
 import math
 import signal
 import traceback
@@ -44,6 +45,7 @@ from sansmcp.http2.pipe_client import PipeClient
 from sansmcp.http11_parser import Http11Parser
 from sansmcp.messages import Request
 from sansmcp.meta_keys import LISTEN
+from sansmcp.reclaim import CANCEL, EXTENSION
 from sansmcp.revisions import HANDSHAKE_VERSIONS, REVISIONS
 from sansmcp.server.refusals import no_handshake
 from sansmcp.states import ClientState
@@ -1234,6 +1236,42 @@ class World:
             wire.close()
 
         self.clock.call_later(self.fates.pick(f"{host.name} reads", (0.1, 3.0)), leave)
+
+    def steal(self, host: Customer, effect: OpenExchange, name: str) -> None:
+        """A stranger has learnt the key and id of a call, and asks for its rest, or cancels it."""
+        if (instance := self.route(host, name)) is None:
+            return
+        self.reach("key of another principal used")
+        wire, stolen = Wire(self, name, instance, None, None), json.loads(effect.body)
+        params: dict[str, Any] = {"_meta": stolen["params"]["_meta"]}
+        message: dict[str, Any] = {"jsonrpc": "2.0", "params": params}
+        # In sessions it is the session that is another's, which ``_stranger`` tries.
+        ways = (EXTENSION, CANCEL, "notifications/cancelled")
+        way = self.fates.pick(f"{name} way", ways) if host.version == "2026-07-28" else EXTENSION
+        self.tell(f"a stranger sends {way} for a call of {host.name}")
+        message["method"] = way
+        if way == EXTENSION:
+            message["id"], params["received"] = stolen["id"], 0
+        elif way != CANCEL:
+            del params["_meta"][EXTENSION]
+            params["requestId"] = stolen["id"]
+        changed = {
+            b"authorization": self.credentials("mallory"),
+            b"mcp-method": way.encode(),
+        }
+        headers = tuple(
+            (key, changed.get(key, value))
+            for key, value in effect.head.headers
+            if key != b"mcp-name"
+        )
+        wire.send(_request(attrs.evolve(effect, body=json.dumps(message).encode()), headers))
+
+        def leave() -> None:
+            if b'"result"' in wire.seen or b'"notifications/' in wire.seen:
+                self.fail("isolation", f"a stranger gets the response to a call of {host.name}")
+            wire.close()
+
+        self.clock.call_later(self.fates.pick(f"{name} reads", (0.1, 3.0, 30.0)), leave)
 
     def replay(self, host: Customer, effect: OpenExchange, name: str) -> None:
         """A request comes again of which the proof was accepted, at any instance."""
