@@ -57,15 +57,23 @@ class AggregateOwner(ListOwner, Protocol):
         """Log an exception that is a bug, with its traceback."""
 
 
+_CAPABILITIES = ("tools", "prompts", "resources", "completions", "logging")
+"""Those whose requests are routed."""
+
+
 def merged(connected: Mapping[str, Connected]) -> Connected:
-    """Return what a server with all that these offer reports to its clients."""
+    """Return what a server with all that these offer reports to its clients.
+
+    What a server says reaches them in a form that it cannot break: of capabilities the flags that
+    are true, and of its instructions lines that look like none of another server.
+    """
     capabilities: dict[str, Any] = {}
     for each in connected.values():
-        for name, value in each.capabilities.items():
-            if name not in ("experimental", "extensions", "tasks"):
-                members = json.as_object(value) or {}
-                known = capabilities.setdefault(name, {})
-                known.update({key: known.get(key) or flag for key, flag in members.items()})
+        for name in _CAPABILITIES:
+            if name in each.capabilities:
+                members = json.as_object(each.capabilities[name]) or {}
+                flags = {key: True for key, flag in members.items() if flag is True}
+                capabilities.setdefault(name, {}).update(flags)
     offers = [
         json.as_object(each.capabilities.get("extensions")) or {} for each in connected.values()
     ]
@@ -74,7 +82,9 @@ def merged(connected: Mapping[str, Connected]) -> Connected:
         reads = any(each.get("directoryRead") is True for each in skills)
         capabilities["extensions"] = {EXTENSION: {"directoryRead": True} if reads else {}}
     texts = [
-        f"{name}: {each.instructions}" for name, each in connected.items() if each.instructions
+        f"{name}: {_indented(each.instructions)}"
+        for name, each in connected.items()
+        if each.instructions
     ]
     return attrs.evolve(
         list(connected.values())[-1],
@@ -82,6 +92,11 @@ def merged(connected: Mapping[str, Connected]) -> Connected:
         capabilities=capabilities,
         instructions="\n\n".join(texts) or None,
     )
+
+
+def _indented(text: str) -> str:
+    """Return a text with its lines after the first indented."""
+    return "\n".join(f"  {line}".rstrip() for line in text.splitlines()).strip()
 
 
 class Aggregate:

@@ -11,6 +11,7 @@ import attrs
 
 import sansmcp
 from sansmcp.codecs import json
+from sansmcp.codecs.conversion import mistake_in
 from sansmcp.messages import Params
 from sansmcp.relay import ToolFilter
 from sansmcp.skills import EXTENSION, LIST, MANIFEST
@@ -109,6 +110,8 @@ class Kind:
     """The member with the name of each."""
     capability: str
     """The capability that a server with such a list declares."""
+    type: str | None
+    """The type of an item in ``sansmcp.schema``, which is imported when it is needed."""
     extension: str | None = None
     """The extension that it declares as well."""
 
@@ -118,15 +121,35 @@ class Kind:
         is_known = self.extension is None or self.extension in extensions
         return is_known and self.capability in capabilities
 
+    def mistake_in(self, item: Mapping[str, Any]) -> str | None:
+        """Return how an item breaks the schema of the protocol; None if it does not.
+
+        Clients with types, such as those of the official SDKs, refuse a whole list for one such
+        item.
+        """
+        if self.type is None:
+            return None
+        if self.method == TOOLS:
+            arguments = json.as_object(item.get("inputSchema")) or {}
+            if arguments.get("type") != "object":
+                return "Tool: The type in inputSchema is not 'object'"
+        return mistake_in(item, getattr(sansmcp.schema, self.type))
+
 
 KINDS: Mapping[str, Kind] = {
     each.method: each
     for each in (
-        Kind("tools/list", "tools", "name", "tools"),
-        Kind("prompts/list", "prompts", "name", "prompts"),
-        Kind("resources/list", "resources", "uri", "resources"),
-        Kind("resources/templates/list", "resourceTemplates", "uriTemplate", "resources"),
-        Kind(LIST, "skills", "uri", "resources", EXTENSION),
+        Kind("tools/list", "tools", "name", "tools", "Tool"),
+        Kind("prompts/list", "prompts", "name", "prompts", "Prompt"),
+        Kind("resources/list", "resources", "uri", "resources", "Resource"),
+        Kind(
+            "resources/templates/list",
+            "resourceTemplates",
+            "uriTemplate",
+            "resources",
+            "ResourceTemplate",
+        ),
+        Kind(LIST, "skills", "uri", "resources", None, EXTENSION),
     )
 }
 """By method."""
@@ -496,6 +519,10 @@ class _Reading:
             size = len(json.encode(fields))
         except sansmcp.LocalProtocolError as error:
             self.lost.append(f"{name[:100]!r}: {error}")
+            return
+        mistake = self._kind.mistake_in(fields)
+        if mistake is not None:
+            self.lost.append(f"{name[:100]!r}: {mistake}")
             return
         self._bytes += size
         self._characters += len(name)

@@ -5,17 +5,22 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 import attrs
 
 import sansmcp
+from sansmcp.codecs.conversion import mistake_in
+from sansmcp.types import elide
 
 from ._client import ConnectSettings
 from ._server_files import ConfiguredServer, read_servers
 from ._server_names import SharedNames
 
 _logger = logging.getLogger("sansmcp")
+
+_MAX_SHOWN = 10
+"""Tools of one server that are left out, which the warning shows."""
 
 ClientType = TypeVar("ClientType")
 
@@ -92,7 +97,12 @@ class ServerGroup(Generic[ClientType]):
     def set_tools(
         self, lists: Mapping[str, list[sansmcp.schema.Tool]]
     ) -> list[sansmcp.schema.Tool]:
-        """Record the tools of all servers, and return them by the names of the group."""
+        """Record the tools of all servers, and return them by the names of the group.
+
+        A tool that breaks the schema of the protocol is left out, with a warning: it would fail
+        where the application uses it, and take the tools of the other servers along.
+        """
+        lists = {server: self._usable(server, tools) for server, tools in lists.items()}
         names = self._names.assign(
             {server: [tool["name"] for tool in tools] for server, tools in lists.items()}
         )
@@ -105,6 +115,21 @@ class ServerGroup(Generic[ClientType]):
                     found.setdefault(name, GroupTool(server, own_name, {**tool, "name": name}))
         self._tools = found
         return [each.tool for each in self._tools.values()]
+
+    def _usable(self, server: str, tools: list[sansmcp.schema.Tool]) -> list[sansmcp.schema.Tool]:
+        found: list[sansmcp.schema.Tool] = []
+        lost: list[str] = []
+        for tool in tools:
+            name = cast("object", tool.get("name"))
+            mistake = mistake_in(tool, sansmcp.schema.Tool)
+            if mistake is None and isinstance(name, str):
+                found.append(tool)
+            else:
+                lost.append(f"{elide(name)}: {mistake}")
+        if lost:
+            shown = "; ".join(lost[:_MAX_SHOWN])
+            _logger.warning("%s: %d tools are left out: %s", server, len(lost), shown)
+        return found
 
     @property
     def has_listed(self) -> bool:

@@ -12,18 +12,22 @@ _MAX_NAMES = 10_000
 other servers cannot push them out.
 """
 
-_UNSEEN = re.compile(r"[^\w./-]")
-"""Characters of a name that tell little: names of tools should have none of them."""
+_UNSEEN = re.compile(r"[^\w./-]|[\u115f\u1160]")
+"""Characters of a name that tell little: names of tools should have none of them. The last two are
+fillers: letters of Hangul that are shown by nothing; NFKC makes U+1160 of the others.
+"""
 
 
 class SharedNames:
     """Names that tell what several servers offer apart, each of which stays with its server.
 
-    A name is kept if one server has it, and becomes SERVER_NAME if several have it. Once given, it
-    goes to no other server, even if its server does not list it any more, or fails: a client that
-    knows the name never calls another server by it. A name that begins as those of another server
-    do (``SERVER_``) is never kept. Names that hardly differ for a person or a model are one name in
-    all of this: those that differ in upper case, for example, or in a character without a shape.
+    A name of ASCII characters is kept if one server has it, and becomes SERVER_NAME if several have
+    it. One with other characters, some of which look like ASCII (a Cyrillic a), is kept only if
+    there is no other server. Once given, a name goes to no other server, even if its server does
+    not list it any more, or fails: a client that knows the name never calls another server by it. A
+    name that begins as those of another server do (``SERVER_``) is never kept. Names that hardly
+    differ for a person or a model are one name in all of this: those that differ in upper case, for
+    example, or in a character without a shape.
     """
 
     def __init__(self, servers: Iterable[str], *, has_prefixes: bool = True) -> None:
@@ -78,8 +82,12 @@ class SharedNames:
     def _give(self, server: str, own_name: str, is_shared: bool) -> None:
         if is_shared and not self._has_prefixes and len(self._refused) < _MAX_NAMES:
             self._refused[own_name] = None
-        candidates = (own_name, f"{server}_{own_name}") if self._has_prefixes else (own_name,)
-        for name in candidates[is_shared:]:
+        candidates = [] if is_shared else [own_name]
+        if self._has_prefixes:
+            if not own_name.isascii() and len(self._prefixes) > 1:
+                candidates = []
+            candidates.append(f"{server}_{own_name}")
+        for name in candidates:
             look = self._look(name)
             is_free = name not in self._owners and name not in self._refused
             is_free = is_free and self._looks.get(look, server) == server

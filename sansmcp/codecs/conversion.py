@@ -75,6 +75,26 @@ def convert(value: Any, result_type: Any) -> Any:
             raise NotConvertible(f"{_name(result_type)}: {mistakes_in(error)}") from error
 
 
+def mistake_in(value: Any, result_type: Any) -> str | None:
+    """Return where and how a JSON value does not fit a type; None if it fits.
+
+    Members that are null count as absent. Where msgspec is not installed, every value fits.
+    """
+    if msgspec is None:
+        return None
+    try:
+        convert(_without_null(value), result_type)
+    except NotConvertible as error:
+        return str(error)
+    return None
+
+
+def _without_null(value: Any) -> Any:
+    if is_object(value):
+        return {name: _without_null(each) for name, each in value.items() if each is not None}
+    return [_without_null(each) for each in value] if is_array(value) else value
+
+
 def _convert(value: Any, result_type: Any) -> Any:
     if hasattr(result_type, "model_validate"):
         return result_type.model_validate(value)

@@ -27,6 +27,11 @@ Names = dict[tuple[str, str], str]
             {"a": ["x", "b_x"], "b": ["x"]},
             {("a", "x"): "a_x", ("a", "b_x"): "a_b_x", ("b", "x"): "b_x"},
         ),
+        ({"a": ["\u0447"]}, {("a", "\u0447"): "\u0447"}),
+        (  # Cyrillic letters, of which the first looks like an a
+            {"a": ["\u0430dd", "add"], "b": ["\u0447"]},
+            {("a", "\u0430dd"): "a_\u0430dd", ("a", "add"): "add", ("b", "\u0447"): "b_\u0447"},
+        ),
         (  # a_b_x is a name of the server a_b
             {"a": ["b_x", "y"], "b": [], "a_b": ["x"]},
             {("a", "y"): "y", ("a_b", "x"): "x"},
@@ -38,6 +43,23 @@ def test_names_that_several_servers_have_get_a_prefix(
     names: dict[str, list[str]], shown: Names
 ) -> None:
     assert SharedNames(names).assign(names) == shown
+
+
+@pytest.mark.parametrize("hidden", ["\u3164", "\uffa0", "\u115f", "\u1160", "\u200b", "\U000e0041"])
+def test_a_character_without_a_shape_makes_no_other_name(hidden: str) -> None:
+    names = SharedNames(["a", "a_b"])
+    assert names.is_forged("a", f"a{hidden}_b_x")
+    assert names.is_forged("a", f"a_{hidden}b_x")
+    forged = {"a": [f"{hidden}b_x", f"b{hidden}_x"], "a_b": ["x", "y"]}
+    assert names.assign(forged) == {("a_b", "x"): "x", ("a_b", "y"): "y"}
+
+
+def test_a_uri_with_any_characters_is_kept() -> None:
+    names = SharedNames("ab", has_prefixes=False)
+    assert names.assign({"a": ["u:\u0430"], "b": ["u:a"]}) == {
+        ("a", "u:\u0430"): "u:\u0430",
+        ("b", "u:a"): "u:a",
+    }
 
 
 def test_a_name_stays_with_its_server() -> None:

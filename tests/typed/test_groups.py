@@ -17,6 +17,7 @@ import sansmcp_asyncio
 import sansmcp_blocking
 import sansmcp_trio
 from sansmcp import CallError, LocalProtocolError
+from sansmcp_local import ServerGroup
 
 TOOLS = ["one_add", "two_add", "t0"]
 
@@ -204,3 +205,31 @@ def test_servers_are_started_together_and_ended_properly(
     with pytest.raises(ZeroDivisionError):
         run(fail, file)
     assert all(Path(path).with_suffix(".ended").exists() for path in paths)
+
+
+class _Listing(ServerGroup[Any]):
+    """A group that connects to nothing."""
+
+
+@pytest.mark.parametrize(
+    "tool",
+    [
+        {"inputSchema": {}},
+        {"name": None, "inputSchema": {}},
+        {"name": 5, "inputSchema": {}},
+        {"name": ["add"], "inputSchema": {}},
+        {"name": "odd"},
+        {"name": "odd", "inputSchema": 5},
+        {"name": "odd", "inputSchema": {}, "description": {}},
+        {"name": "odd", "inputSchema": {}, "annotations": {"title": 5}},
+    ],
+    ids=str,
+)
+def test_a_broken_tool_takes_no_other_along(tool: Any, caplog: pytest.LogCaptureFixture) -> None:
+    group = _Listing({"good": {"command": "x"}, "evil": {"command": "y"}})
+    fine: Any = {"name": "add", "inputSchema": {}, "description": None}
+    found = group.set_tools({"evil": [tool, *[tool] * 20], "good": [fine]})
+    assert found == [fine]
+    (line,) = caplog.messages
+    assert line.startswith("evil: 21 tools are left out: ")
+    assert len(line) < 2000

@@ -259,3 +259,25 @@ def test_the_module_can_be_imported_without_msgspec(monkeypatch: pytest.MonkeyPa
     module = module_from_spec(found)
     found.loader.exec_module(module)
     assert module.msgspec is None
+
+
+MISTAKES: list[tuple[Any, str | None]] = [
+    ({"sum": 1, "parts": []}, None),
+    ({"sum": 1, "parts": [], "more": None}, None),
+    ({"sum": 1.0, "parts": [1]}, None),
+    ({"sum": None, "parts": []}, "sum"),
+    ({"sum": 1, "parts": [{}]}, "parts"),
+    ([None], "array"),
+]
+
+
+@pytest.mark.parametrize(("value", "place"), MISTAKES, ids=str)
+def test_a_mistake_in_a_value_is_named(value: Any, place: str | None) -> None:
+    found = conversion.mistake_in(value, Struct)
+    assert (found is None) == (place is None)
+    assert (place or "") in (found or "")
+
+
+def test_without_msgspec_no_mistake_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(conversion, "msgspec", None)
+    assert conversion.mistake_in([], Struct) is None
