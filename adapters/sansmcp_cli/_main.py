@@ -155,7 +155,10 @@ class _StderrHandler(logging.Handler):
 
 
 def parser_of(first: list[str]) -> argparse.ArgumentParser:
-    """Return the parser of the command that is the first word, or the parser of all commands."""
+    """Return the parser of the command that is the first word.
+
+    Of ``--version``, the parser of no command; of anything else, that of all.
+    """
     parser = argparse.ArgumentParser(
         prog="sansmcp",
         usage="sansmcp COMMAND [options] ...",
@@ -167,7 +170,9 @@ def parser_of(first: list[str]) -> argparse.ArgumentParser:
     commands = _Commands(
         parser.add_subparsers(prog="sansmcp", required=True, metavar="COMMAND", help=_SEE)
     )
-    modules = [_MODULES[word] for word in first if word in _MODULES] or _MODULES.values()
+    modules = [_MODULES[word] for word in first if word in _MODULES]
+    if not modules and first != ["--version"]:
+        modules = [*_MODULES.values()]
     for name in dict.fromkeys(modules):
         importlib.import_module(f".{name}", __package__).add_to(commands)
     parser.epilog = _list_of(commands.texts) + _EXIT_STATUS

@@ -45,6 +45,12 @@ def test_the_version() -> None:
     assert run("--version").out == f"sansmcp {sansmcp.__version__}\n"
 
 
+def test_the_version_needs_no_command() -> None:
+    """All of them take a quarter of a second to import."""
+    with pytest.raises(SystemExit):
+        parser_of(["--version"]).parse_args(["demo"])
+
+
 def test_help_names_all_commands() -> None:
     shown = run("--help")
     assert shown.status == 0
