@@ -21,7 +21,6 @@ import attrs
 
 import sansmcp
 import sansmcp_asyncio
-from sansmcp.states import ClientState
 from sansmcp_cli._fault_proxy import CUTS as CUT
 from sansmcp_cli._fault_proxy import FaultProxy, relaying
 from sansmcp_cli._fault_proxy import Link as Carried
@@ -81,7 +80,7 @@ class Callers:
     async def connect(self) -> sansmcp_asyncio.Client:
         """The client. Raises CallError or TimeoutError."""
         async with self._lock:
-            if self._client is not None and self._client.core.state is ClientState.CLOSED:
+            if self._client is not None and self._client.is_closed:
                 await self.aclose()
             if self._client is None:
                 client = sansmcp_asyncio.connect(self.target, versions=(LEGACY,))

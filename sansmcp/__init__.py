@@ -98,12 +98,10 @@ if TYPE_CHECKING:
     )
     from .base_call import BaseCall, PeerHandle
     from .base_client import (
-        BaseClient,
         CallSettings,
         OriginatingCall,
         PendingResult,
         ServerRequest,
-        TaskHandle,
     )
     from .client.client import Client
     from .client.options import ClientOptions, ClientSettings, KnownServers, ReconnectPolicy
@@ -155,11 +153,9 @@ else:
             ".codecs.mirrored": ("decode_header_value", "encode_header_value"),
             ".base_client": (
                 "CallSettings",
-                "BaseClient",
                 "OriginatingCall",
                 "PendingResult",
                 "ServerRequest",
-                "TaskHandle",
             ),
             ".drivers.client": ("ClientDriver",),
             ".drivers.server": ("ServerDriver",),
@@ -204,7 +200,6 @@ __all__ = [
     "Authorization",
     "AuthorizationFailed",
     "BaseCall",
-    "BaseClient",
     "Batch",
     "BodyData",
     "BodyEnd",
@@ -297,7 +292,6 @@ __all__ = [
     "Store",
     "StreamKey",
     "TaskCancelled",
-    "TaskHandle",
     "TaskLost",
     "ToolFailed",
     "Url",

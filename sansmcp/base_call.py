@@ -1,16 +1,19 @@
 """The methods of a call in a handler, the same in every adapter.
 
-They are written once, without waiting, in the way of :mod:`.base_client`. The two modules are
-separate so that a client program does not import the server, and a server not the client.
+Only the way of waiting differs between adapters. So the methods are written once, without waiting:
+each returns what the adapter's own method returns, an awaitable in an asynchronous adapter, the
+value in a blocking one. ``Result`` is the type in which an adapter returns a JSON result, ``Done``
+the type in which it returns nothing. This is apart from :mod:`.base_client`, so that a client
+program does not import the server, and a server not the client.
 """
 
 from __future__ import annotations
 
 import abc
 from collections.abc import Mapping
-from typing import Any, ClassVar, Generic
+from typing import Any, ClassVar, Generic, TypeVar
 
-from .base_client import Done, Result
+from .base_client import Done
 from .errors import LocalProtocolError
 from .http import RequestHeaders
 from .messages import Params, RequestId
@@ -18,6 +21,8 @@ from .meta_keys import LEVELS, LOG_MESSAGE
 from .revisions import Revision
 from .server_call import Peer, ServerCall
 from .types import elide, shown_call
+
+Result = TypeVar("Result")
 
 
 class PeerHandle(Generic[Done]):

@@ -121,6 +121,10 @@ class Listing(Value):
     capability: str
     key: str = "name"
 
+    def page(self, cursor: str | None) -> tuple[str, Params | None]:
+        """Return the method and the parameters that ask for a page; None for the first one."""
+        return self.method, None if cursor is None else {"cursor": cursor}
+
 
 TOOLS = Listing("tools/list", "tools", "tools")
 PROMPTS = Listing("prompts/list", "prompts", "prompts")

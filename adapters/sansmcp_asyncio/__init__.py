@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from sansmcp import _lazy
 
 if TYPE_CHECKING:
-    from sansmcp_local import Call, ThreadCall
+    from sansmcp_local import Call, TaskHandle, ThreadCall
 
     from ._client import Client, connect, log_out
     from ._group import ClientGroup
@@ -25,7 +25,7 @@ else:
             "._client": ("Client", "connect", "log_out"),
             "._group": ("ClientGroup",),
             "._server": ("RunningServer", "serve"),
-            "sansmcp_local": ("Call", "ThreadCall"),
+            "sansmcp_local": ("Call", "TaskHandle", "ThreadCall"),
         },
     )
 
@@ -34,6 +34,7 @@ __all__ = [
     "Client",
     "ClientGroup",
     "RunningServer",
+    "TaskHandle",
     "ThreadCall",
     "connect",
     "log_out",

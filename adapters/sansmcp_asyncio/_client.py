@@ -44,6 +44,10 @@ class Client(sansmcp_local.AwaitableClient):
     may be called from any task of its event loop.
     """
 
+
+class ClientDriver(sansmcp_local.LoopClientDriver):
+    """Drives a client on asyncio."""
+
     def __init__(
         self,
         parts: ClientParts,
@@ -63,7 +67,7 @@ class Client(sansmcp_local.AwaitableClient):
             partial(AsyncioProcess, self._feed, self._tasks, parts.process)
         )
 
-    async def _end(self) -> None:
+    async def end(self) -> None:
         try:
             await wait_all_shielded(self._tasks.cancel())
         finally:
@@ -122,7 +126,7 @@ def connect(
         TypeError: a setting is unknown.
         RuntimeError: no event loop is running.
     """
-    return Client(client_parts(target, **settings), request_handlers)
+    return Client(ClientDriver(client_parts(target, **settings), request_handlers))
 
 
 async def log_out(url: str, **settings: Unpack[ConnectSettings]) -> None:
@@ -145,4 +149,4 @@ async def log_out(url: str, **settings: Unpack[ConnectSettings]) -> None:
         LocalProtocolError: ``authorization`` is missing, or another argument is wrong.
         TypeError: a setting is unknown.
     """
-    await Client(client_parts(url, **settings), None).log_out()
+    await ClientDriver(client_parts(url, **settings), None).log_out()

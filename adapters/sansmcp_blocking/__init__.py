@@ -17,6 +17,7 @@ from sansmcp import _lazy
 if TYPE_CHECKING:
     from sansmcp_local import PendingCall
     from sansmcp_local._threads._call import Call
+    from sansmcp_local._threads._client import TaskHandle
 
     from ._client import Client, connect, log_out
     from ._group import ClientGroup
@@ -32,6 +33,7 @@ else:
             "._steps": ("SteppedClient", "SteppedServer", "connect_in_steps", "serve_in_steps"),
             "sansmcp_local": ("PendingCall",),
             "sansmcp_local._threads._call": ("Call",),
+            "sansmcp_local._threads._client": ("TaskHandle",),
         },
     )
 
@@ -43,6 +45,7 @@ __all__ = [
     "RunningServer",
     "SteppedClient",
     "SteppedServer",
+    "TaskHandle",
     "connect",
     "connect_in_steps",
     "log_out",

@@ -55,6 +55,10 @@ class Client(sansmcp_local.ConcurrentClient):
     where it waits: the interrupted call is cancelled, and the client can still be used.
     """
 
+
+class ClientDriver(sansmcp_local.ConcurrentClientDriver):
+    """Drives a blocking client, by a selector loop that runs while a method waits."""
+
     def __init__(
         self,
         parts: ClientParts,
@@ -74,8 +78,6 @@ class Client(sansmcp_local.ConcurrentClient):
         self._loop.close()
         self._process.leave()
         self._pool.close()
-
-    # The machine
 
     def wait(self, is_done: Callable[[], bool], timeout: float | None = None) -> bool:
         """Run the client until ``is_done()`` is true, or ``timeout`` seconds have passed.
@@ -216,7 +218,9 @@ def connect(
         LocalProtocolError: the target or the value of a setting is wrong.
         TypeError: a setting is unknown.
     """
-    return Client(client_parts(target, **settings), request_handlers).open()
+    driver = ClientDriver(client_parts(target, **settings), request_handlers)
+    driver.open()
+    return Client(driver)
 
 
 def log_out(url: str, **settings: Unpack[ConnectSettings]) -> None:
@@ -238,4 +242,4 @@ def log_out(url: str, **settings: Unpack[ConnectSettings]) -> None:
         LocalProtocolError: ``authorization`` is missing, or another argument is wrong.
         TypeError: a setting is unknown.
     """
-    Client(client_parts(url, **settings), None).log_out()
+    ClientDriver(client_parts(url, **settings), None).log_out()

@@ -19,7 +19,7 @@ import sansmcp
 from sansmcp.app import Handler
 from sansmcp.drivers.client import RequestHandler
 from sansmcp.drivers.store_checks import is_async_store
-from sansmcp.types import Self, Unpack
+from sansmcp.types import Unpack
 from sansmcp_local import (
     ConnectOptions,
     ConnectSettings,
@@ -36,7 +36,7 @@ from sansmcp_local import (
 )
 from sansmcp_local._threads._call import Call
 
-from ._client import Client
+from ._client import Client, ClientDriver
 from ._server import LoopServer, open_server
 
 _ROUNDS = 32
@@ -183,12 +183,9 @@ class SteppedClient(Client):
     ``call_tool()``, can be used, too, and block. A context manager that closes it.
     """
 
-    _has_opened = False
-
-    def open(self) -> Self:
-        with self.using():
-            self.begin_session()
-        return self
+    def __init__(self, driver: SteppedDriver) -> None:
+        super().__init__(driver)
+        self._steps = driver
 
     def step(self, timeout: float = 0.0) -> bool:
         """Do what can be done now: send, read, and call request handlers and ``on_progress``.
@@ -208,6 +205,20 @@ class SteppedClient(Client):
             CallError: the handshake failed; the client is closed, and its calls fail. Raised once.
             LocalProtocolError: another thread uses the client.
         """
+        return self._steps.step(timeout)
+
+
+class SteppedDriver(ClientDriver):
+    """Drives a client whose steps do what can be done at once."""
+
+    _has_opened = False
+
+    def open(self) -> None:
+        with self.using():
+            self.begin_session()
+
+    def step(self, timeout: float) -> bool:
+        """Do what can be done now; see :meth:`SteppedClient.step`."""
         self._run(time.monotonic() + timeout)
         if self._is_open.is_done and not self._has_opened:
             self._has_opened = True
@@ -276,4 +287,6 @@ def connect_in_steps(
         LocalProtocolError: the target or the value of a setting is wrong.
         TypeError: a setting is unknown.
     """
-    return SteppedClient(client_parts(target, **settings), request_handlers).open()
+    driver = SteppedDriver(client_parts(target, **settings), request_handlers)
+    driver.open()
+    return SteppedClient(driver)

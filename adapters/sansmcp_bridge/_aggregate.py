@@ -189,9 +189,11 @@ class Aggregate:
         if why is not None or client is None or "logging" not in client.connected.capabilities:
             return
         try:
-            await client.call(
-                "logging/setLevel", params, timeout=_LEVEL_TIMEOUT, total_timeout=_LEVEL_TIMEOUT
-            )
+            settings: sansmcp.CallSettings = {
+                "timeout": _LEVEL_TIMEOUT,
+                "total_timeout": _LEVEL_TIMEOUT,
+            }
+            await client.call("logging/setLevel", params, None, settings)
         except (sansmcp.CallError, sansmcp.LocalProtocolError) as error:
             self._bridge.log(f"{link.upstream.name}: logging/setLevel failed: {error}")
 

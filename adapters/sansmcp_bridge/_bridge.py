@@ -30,7 +30,7 @@ from sansmcp_asyncio._connection import Connection
 from sansmcp_local import ServePlan, ServeSettings, StandardStreams, Task, serve_plan
 
 from ._aggregate import Aggregate, merged
-from ._link import EVERYTHING, Link, Upstream, UpstreamClient
+from ._link import EVERYTHING, Link, Upstream, UpstreamDriver
 from ._lists import KeptLists, shared_names
 
 MAX_SESSIONS = 100
@@ -73,7 +73,7 @@ class Bridge(sansmcp_asyncio.RunningServer):
         self,
         plan: ServePlan,
         upstreams: Sequence[Upstream],
-        clients: Sequence[UpstreamClient],
+        clients: Sequence[UpstreamDriver],
         options: _Options,
     ) -> None:
         super().__init__(plan)
@@ -327,7 +327,7 @@ async def _opened(
     upstreams: Sequence[Upstream], options: _Options, settings: ServeSettings
 ) -> AsyncGenerator[Bridge, None]:
     async with AsyncExitStack() as stack:
-        reached: list[tuple[Upstream, UpstreamClient]] = []
+        reached: list[tuple[Upstream, UpstreamDriver]] = []
         for upstream in upstreams:
             parts = upstream.parts(
                 options.info,
@@ -335,14 +335,15 @@ async def _opened(
                 has_handshake=options.has_handshake,
                 is_shared=True,
             )
-            client = UpstreamClient(parts)
+            client = UpstreamDriver(parts)
             try:
-                await stack.enter_async_context(client)
+                await client.open()
             except (sansmcp.CallError, OSError) as error:
                 if upstream is upstreams[-1] and not reached:
                     raise
                 options.log(escape_controls(f"{upstream.name} is left out: {error}"))
             else:
+                stack.push_async_callback(client.close)
                 reached.append((upstream, client))
         connected = {upstream.name: client.connected for upstream, client in reached}
         app = relay_app(

@@ -10,7 +10,6 @@ from typing import Any, Protocol
 import attrs
 
 import sansmcp
-import sansmcp_asyncio
 from sansmcp.events import (
     AuthorizationNeeded,
     CallCancelled,
@@ -31,6 +30,7 @@ from sansmcp.messages import Params
 from sansmcp.meta_keys import CHANGED_LISTS
 from sansmcp.relay import Relay, ToolFilter
 from sansmcp.types import STDIO, STREAMABLE_HTTP, Era
+from sansmcp_asyncio._client import ClientDriver
 from sansmcp_local import ClientParts, ConnectSettings, Task, client_parts
 
 _TIMEOUT = 24 * 3600.0
@@ -156,8 +156,8 @@ class Upstream:
         return client_parts(self.target, **settings)
 
 
-class UpstreamClient(sansmcp_asyncio.Client):
-    """A client whose events go to a link, but for those of calls that the bridge itself makes."""
+class UpstreamDriver(ClientDriver):
+    """Drives a client whose events go to a link, but for those of the bridge's own calls."""
 
     def __init__(self, parts: ClientParts) -> None:
         super().__init__(parts, None)
@@ -233,7 +233,7 @@ class Link:
         """
         self.bridge = bridge
         self.upstream = upstream
-        self.client: UpstreamClient | None = None
+        self.client: UpstreamDriver | None = None
         """The connected client; None before, and after the connection is lost."""
         self._info = info
         self._capabilities = capabilities
@@ -270,7 +270,7 @@ class Link:
         """The relay; None before the first connection."""
         return self._relay
 
-    def use(self, client: UpstreamClient) -> None:
+    def use(self, client: UpstreamDriver) -> None:
         """Relay by a client that is connected."""
         self.client = client
         self._since = self.bridge.now()
@@ -329,9 +329,10 @@ class Link:
                     has_handshake=self._has_handshake,
                     is_shared=self._session is None,
                 )
-                client = UpstreamClient(parts)
+                client = UpstreamDriver(parts)
                 async with self.bridge.starts:
-                    await stack.enter_async_context(client)
+                    await client.open()
+                stack.push_async_callback(client.close)
                 self.use(client)
                 self._finish_waiting(None)
                 self.bridge.run_pending()
@@ -426,6 +427,6 @@ class Link:
         client.link = None
         client.lost.set()
         self.bridge.log(f"{self.upstream.name}: the connection is lost: {closed.error}")
-        self.bridge.start(client.aclose())  # the first client has no task that closes it
+        self.bridge.start(client.close())  # the first client has no task that closes it
         if self.bridge.now() - self._since >= _LASTED:
             self.connect()

@@ -425,9 +425,8 @@ class MergedList:
         try:
             while reading.is_open:
                 left = max(until - self._owner.now(), 0.001)
-                page = await client.call(
-                    self._kind.method, reading.params, timeout=left, total_timeout=left
-                )
+                settings: sansmcp.CallSettings = {"timeout": left, "total_timeout": left}
+                page = await client.call(self._kind.method, reading.params, None, settings)
                 reading.add(json.as_object(page) or {})
         except (sansmcp.CallError, sansmcp.LocalProtocolError) as error:
             if isinstance(error, sansmcp.RequestTimeout):

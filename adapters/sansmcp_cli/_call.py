@@ -7,7 +7,7 @@ from collections.abc import Generator, Mapping, Sequence
 from typing import Any
 
 import sansmcp
-from sansmcp.base_client import tool_params
+from sansmcp.base_client import tool_call
 from sansmcp.codecs.json import as_object
 from sansmcp.events import Connected
 
@@ -65,9 +65,9 @@ def _call(options: argparse.Namespace) -> int:
             if typed is None:
                 typed = _typed_arguments(tool, given, (yield from _tools()))
             progress = conversation.progress.report
-            params = tool_params(tool, typed)
+            call = tool_call(tool, typed)
             with offered("tools", server):
-                result = yield ScriptCall("tools/call", params, on_progress=progress)
+                result = yield ScriptCall(*call, on_progress=progress)
             outcomes.append(as_object(result) or {})
 
         converse(options, conversation, script)

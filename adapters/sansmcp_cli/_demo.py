@@ -27,7 +27,7 @@ from functools import partial
 import attrs
 
 import sansmcp
-from sansmcp.base_client import tool_params
+from sansmcp.base_client import tool_call
 from sansmcp.events import ClientEvent, Connected, ProgressReceived, Reconnecting
 from sansmcp.revisions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from sansmcp.trace import Tracer
@@ -220,11 +220,7 @@ class Part:
 
         arguments = {"steps": _STEPS, "delay": 0.05, "retry": 0.1, "call": number}
         try:
-            yield ScriptCall(
-                "tools/call",
-                tool_params("slow", arguments),
-                on_progress=count,
-            )
+            yield ScriptCall(*tool_call("slow", arguments), on_progress=count)
         except sansmcp.CallError as error:
             print_line(f"demo: {self._revision}, call {number} failed: {error}", sys.stderr)
             return

@@ -17,7 +17,7 @@ from typing import Any, TypeAlias
 
 import sansmcp
 from sansmcp import App, BaseCall, InputRequired
-from sansmcp.base_client import tool_params
+from sansmcp.base_client import tool_call
 from sansmcp.events import Connected
 from sansmcp_local import ConnectSettings
 
@@ -115,7 +115,7 @@ def _relaying(ports: list[int]) -> AbstractContextManager[str]:
 
 def _script(name: str, outcomes: list[Any], server: Connected) -> Script:
     try:
-        outcomes.append((yield ScriptCall("tools/call", tool_params("ask", {"call": name}))))
+        outcomes.append((yield ScriptCall(*tool_call("ask", {"call": name}))))
     except sansmcp.CallError as error:
         outcomes.append(error)
 

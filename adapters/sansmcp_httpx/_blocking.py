@@ -37,7 +37,7 @@ _LONGEST_SILENCE = 30.0
 """Read timeout in seconds for a response while the machine has no deadline."""
 
 
-class BlockingClient(sansmcp_local.ThreadClient):
+class BlockingClient(sansmcp_local.BlockingClient):
     """A client on a ``Client`` of httpx or httpx2, made by :func:`connect_blocking`.
 
     It is a context manager.
@@ -57,6 +57,10 @@ class BlockingClient(sansmcp_local.ThreadClient):
     its timeouts. The other adapters end such a request in time.
     """
 
+
+class _Driver(sansmcp_local.ThreadClientDriver):
+    """Drives a client on a ``Client`` of httpx or httpx2."""
+
     def __init__(
         self,
         core: sansmcp.Client,
@@ -75,7 +79,6 @@ class BlockingClient(sansmcp_local.ThreadClient):
         self._carrying: set[int] = set()
 
     def close(self) -> None:
-        """End the session, within ``close_timeout`` seconds. May be called twice."""
         with self.using():
             self.begin_close()
             self.wait(lambda: self._is_closed.is_done)
@@ -211,7 +214,9 @@ def connect_blocking(
         TypeError: a setting is unknown.
     """
     sansmcp_local.check_plain("on_event", on_event)
-    return _client(url, http, request_handlers, on_event, settings).open()
+    driver = _driver(url, http, request_handlers, on_event, settings)
+    driver.open()
+    return BlockingClient(driver)
 
 
 def log_out_blocking(
@@ -235,21 +240,21 @@ def log_out_blocking(
         LocalProtocolError: ``authorization`` is missing, or another argument is wrong.
         TypeError: a setting is unknown.
     """
-    _client(url, http, None, _ignore, settings).log_out()
+    _driver(url, http, None, _ignore, settings).log_out()
 
 
-def _client(
+def _driver(
     url: str,
     http: HttpClient,
     request_handlers: Mapping[str, RequestHandler] | None,
     on_event: Callable[[ClientEvent], object],
     settings: sansmcp.ClientSettings,
-) -> BlockingClient:
-    """Return a client that is not connected yet."""
+) -> _Driver:
+    """Return the driver of a client that is not connected yet."""
     library = library_of(url, http, "Client")
     settings |= sansmcp.ClientSettings(
         standalone_stream=False,
         transports=(STREAMABLE_HTTP,),
         cookies=False,  # the HTTP client keeps them
     )
-    return BlockingClient(new_client(url, **settings), http, library, request_handlers, on_event)
+    return _Driver(new_client(url, **settings), http, library, request_handlers, on_event)

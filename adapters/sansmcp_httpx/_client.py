@@ -22,12 +22,16 @@ from ._http import (
 )
 
 
-class Client(sansmcp_local.RequestTaskClient):
+class Client(sansmcp_local.AwaitableClient):
     """An MCP client on an ``AsyncClient`` of httpx or httpx2; :func:`connect` makes it.
 
     ``await client`` and ``async with client`` do the handshake and return the client. All methods
     may be called from any task of its event loop.
     """
+
+
+class _Driver(sansmcp_local.RequestTaskDriver):
+    """Drives a client: its requests are made by an ``AsyncClient`` of httpx or httpx2."""
 
     def __init__(
         self,
@@ -106,9 +110,7 @@ def connect(
         TypeError: a setting is unknown.
         RuntimeError: no event loop is running.
     """
-    library = library_of(url, http, "AsyncClient")
-    settings |= sansmcp.ClientSettings(cookies=False)  # the HTTP client keeps them
-    return Client(new_client(url, **settings), http, library, request_handlers)
+    return Client(_driver(url, http, request_handlers, settings))
 
 
 async def log_out(
@@ -134,4 +136,15 @@ async def log_out(
         TypeError: a setting is unknown.
         RuntimeError: no event loop is running.
     """
-    await connect(url, http, **settings).log_out()
+    await _driver(url, http, None, settings).log_out()
+
+
+def _driver(
+    url: str,
+    http: AsyncHttpClient,
+    request_handlers: Mapping[str, RequestHandler] | None,
+    settings: sansmcp.ClientSettings,
+) -> _Driver:
+    library = library_of(url, http, "AsyncClient")
+    settings |= sansmcp.ClientSettings(cookies=False)  # the HTTP client keeps them
+    return _Driver(new_client(url, **settings), http, library, request_handlers)

@@ -22,10 +22,12 @@
 * Ctrl-C in blocking code: :func:`ki_protected`, :func:`ki_unprotected`, :func:`interrupts_kept`,
   :func:`wait_in_parts`.
 * On asyncio and trio: :func:`current_loop`, which returns a :class:`Loop` for either; clients
-  (:class:`Client`, :class:`AwaitableClient`, :class:`RequestTaskClient`, :class:`ClientGroup`) and
-  servers (:class:`RunningServer`, :class:`HttpServing`, :class:`HttpExchange`, :class:`Call`).
-* In threads: clients (:class:`ThreadClient`, :class:`ConcurrentClient`,
-  :class:`ThreadClientGroup`), handlers (:class:`ThreadPool`, :class:`ThreadCall`,
+  (:class:`Client`, :class:`AwaitableClient`, :class:`ClientGroup`), their drivers
+  (:class:`LoopClientDriver`, :class:`RequestTaskDriver`) and servers (:class:`RunningServer`,
+  :class:`HttpServing`, :class:`HttpExchange`, :class:`Call`).
+* In threads: clients (:class:`BlockingClient`, :class:`ConcurrentClient`,
+  :class:`ThreadClientGroup`), their drivers (:class:`BlockingDriver`, :class:`ThreadClientDriver`,
+  :class:`ConcurrentClientDriver`), handlers (:class:`ThreadPool`, :class:`ThreadCall`,
   :class:`ThreadedServerDriver`), and :func:`connect_fetch`, a client on any function that makes
   one HTTP request.
 * Skills, for servers and for clients that verify what they read: :class:`SkillFolder`,
@@ -58,12 +60,13 @@ if TYPE_CHECKING:
     from ._listening import BACKLOG, address_of, host_of_url, listen
     from ._log import announce, log_event, log_first_failure, log_unexpected
     from ._loop._asyncio import AsyncioTask, wait_all_shielded
-    from ._loop._client import AwaitableClient, Client, RequestHandler, perform
+    from ._loop._client import AwaitableClient, Client, TaskHandle
+    from ._loop._client_driver import LoopClientDriver, RequestHandler, perform
     from ._loop._group import ClientGroup, StartTask
     from ._loop._http import HttpExchange, HttpServing
     from ._loop._loops import DeadlineTimer, Event, Loop, Task, current_loop
     from ._loop._machine import PendingResult, TimeoutScheduler
-    from ._loop._request_tasks import RequestTaskClient
+    from ._loop._request_tasks import RequestTaskDriver
     from ._loop._serving import THREADS, Call, RunningServer
     from ._loop._signals import called_at
     from ._machine import (
@@ -105,7 +108,17 @@ if TYPE_CHECKING:
     from ._state_file import State, StateFile, read_state
     from ._streams import StandardStreams
     from ._threads._call import ThreadCall
-    from ._threads._client import ConcurrentClient, PendingCall, ThreadClient, check_plain
+    from ._threads._client import (
+        BlockingClient,
+        BlockingDriver,
+        ConcurrentClient,
+    )
+    from ._threads._client_driver import (
+        ConcurrentClientDriver,
+        PendingCall,
+        ThreadClientDriver,
+        check_plain,
+    )
     from ._threads._driver import ThreadedServerCall, ThreadedServerDriver
     from ._threads._fetch import Fetch, FetchClient, connect_fetch, on_abort
     from ._threads._group import ThreadClientGroup
@@ -160,6 +173,10 @@ else:
             "._loop._client": (
                 "AwaitableClient",
                 "Client",
+                "TaskHandle",
+            ),
+            "._loop._client_driver": (
+                "LoopClientDriver",
                 "RequestHandler",
                 "perform",
             ),
@@ -182,7 +199,7 @@ else:
                 "PendingResult",
                 "TimeoutScheduler",
             ),
-            "._loop._request_tasks": ("RequestTaskClient",),
+            "._loop._request_tasks": ("RequestTaskDriver",),
             "._loop._serving": (
                 "THREADS",
                 "Call",
@@ -258,9 +275,14 @@ else:
             "._streams": ("StandardStreams",),
             "._threads._call": ("ThreadCall",),
             "._threads._client": (
-                "ThreadClient",
+                "BlockingClient",
+                "BlockingDriver",
                 "ConcurrentClient",
+            ),
+            "._threads._client_driver": (
+                "ConcurrentClientDriver",
                 "PendingCall",
+                "ThreadClientDriver",
                 "check_plain",
             ),
             "._threads._driver": (
@@ -293,6 +315,8 @@ __all__ = [
     "UNIX_DELAYS",
     "AsyncioTask",
     "AwaitableClient",
+    "BlockingClient",
+    "BlockingDriver",
     "ByteConnection",
     "Call",
     "ChildProcess",
@@ -300,6 +324,7 @@ __all__ = [
     "ClientGroup",
     "ClientParts",
     "ConcurrentClient",
+    "ConcurrentClientDriver",
     "ConfiguredServer",
     "ConnectOptions",
     "ConnectSettings",
@@ -315,11 +340,12 @@ __all__ = [
     "HttpExchange",
     "HttpServing",
     "Loop",
+    "LoopClientDriver",
     "PendingCall",
     "PendingResult",
     "ProcessGroup",
     "RequestHandler",
-    "RequestTaskClient",
+    "RequestTaskDriver",
     "RunningServer",
     "ServeOptions",
     "ServePlan",
@@ -336,8 +362,9 @@ __all__ = [
     "State",
     "StateFile",
     "Task",
+    "TaskHandle",
     "ThreadCall",
-    "ThreadClient",
+    "ThreadClientDriver",
     "ThreadClientGroup",
     "ThreadPool",
     "ThreadedServerCall",

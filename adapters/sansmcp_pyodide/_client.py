@@ -14,12 +14,16 @@ from sansmcp.types import Unpack
 from sansmcp_local import RequestHandler, explains, new_client
 
 
-class Client(sansmcp_local.RequestTaskClient):
+class Client(sansmcp_local.AwaitableClient):
     """An MCP client on ``fetch``; :func:`connect` makes it.
 
     ``await client`` and ``async with client`` do the handshake and return the client. All methods
     may be called from any task of Pyodide's event loop.
     """
+
+
+class _Driver(sansmcp_local.RequestTaskDriver):
+    """Drives a client: its requests are made by ``fetch``."""
 
     def __init__(
         self,
@@ -112,4 +116,4 @@ def connect(
     """
     check_type((str,), url=url)  # nothing is started here
     settings |= sansmcp.ClientSettings(cookies=False)  # the browser keeps them
-    return Client(new_client(url, **settings), request_handlers)
+    return Client(_Driver(new_client(url, **settings), request_handlers))

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Coroutine, Iterator, Mapping
-from typing import Any, Protocol, TypeVar, overload
+from collections.abc import Coroutine, Mapping
+from typing import Any, Protocol
 
 import sansmcp
 import sansmcp_local
-from sansmcp import typed_results
-from sansmcp.base_client import BaseClient, OnProgress
+from sansmcp.base_client import OnProgress
 from sansmcp.effects import AbortExchange, OpenExchange, TransportEffect
-from sansmcp.events import ClientEvent
+from sansmcp.events import ClientEvent, Connected
 from sansmcp.http import Unsent
 from sansmcp.messages import Params
 from sansmcp.types import Unpack
@@ -21,11 +20,9 @@ from sansmcp_local import RequestHandler, Task, current_loop
 from ._network import Connection, Network
 from ._server import Server, serve
 
-Converted = TypeVar("Converted")
 
-
-class LoopClient(sansmcp_local.AwaitableClient):
-    """Runs the machine of a client in the event loop."""
+class LoopDriver(sansmcp_local.LoopClientDriver):
+    """Drives a client in the event loop."""
 
     def __init__(
         self,
@@ -80,7 +77,7 @@ class LoopClient(sansmcp_local.AwaitableClient):
     def _run(self, work: Coroutine[Any, Any, None]) -> Task:
         return self._loop.spawn(_await, work)
 
-    async def _end(self) -> None:
+    async def end(self) -> None:
         self._pool.close()
 
 
@@ -92,10 +89,10 @@ class ClientEnd:
     """The client's end of a connection."""
 
     def __init__(
-        self, client: LoopClient, wire: Connection, connection: sansmcp.ClientConnection
+        self, driver: LoopDriver, wire: Connection, connection: sansmcp.ClientConnection
     ) -> None:
         self.wire = wire
-        self._client = client
+        self._driver = driver
         self._connection = connection
         self._exchange = 0
         self._is_open = True
@@ -119,17 +116,17 @@ class ClientEnd:
         if self._connection.is_done:
             self.close()  # bytes without a request
             return
-        self._connection.receive_data(data, now=self._client.now())
+        self._connection.receive_data(data, now=self._driver.now())
         self._go_on()
 
     def read_end(self) -> None:
         self._leave()
-        self._connection.receive_eof(now=self._client.now())
+        self._connection.receive_eof(now=self._driver.now())
         self._go_on()
 
     def lose(self, reason: str) -> None:
         self._leave()
-        self._connection.connection_lost(reason, now=self._client.now())
+        self._connection.connection_lost(reason, now=self._driver.now())
         self._go_on()
 
     def wake(self) -> None:
@@ -137,12 +134,12 @@ class ClientEnd:
 
     def _leave(self) -> None:
         self._is_open = False
-        self._client.forget(self)
+        self._driver.forget(self)
 
     def _go_on(self) -> None:
         if self._connection.is_done:
-            self._client.over(self._exchange)
-        self._client.run_pending()
+            self._driver.over(self._exchange)
+        self._driver.run_pending()
 
 
 class PendingCall:
@@ -175,7 +172,78 @@ async def _result(task: asyncio.Task[Any]) -> Any:
     return task.result()
 
 
-class Client(BaseClient[Any, None]):
+class _Driver:
+    """Lets virtual time pass until the driver in the event loop has a result."""
+
+    def __init__(self, network: Network, driver: LoopDriver) -> None:
+        self.core = driver.core
+        self.events: list[ClientEvent] = []
+        self._network = network
+        self._driver = driver
+        self._collecting = network.loop.create_task(self._collect())
+
+    @property
+    def connected(self) -> Connected:
+        return self._driver.connected
+
+    @property
+    def is_closed(self) -> bool:
+        return self._driver.is_closed
+
+    @property
+    def shown(self) -> str:
+        return self._driver.shown
+
+    def start(
+        self,
+        method: str,
+        params: Params | None,
+        on_progress: OnProgress[None] | None,
+        settings: sansmcp.CallSettings,
+        *,
+        detach: bool = False,
+    ) -> PendingCall:
+        work = self._driver.call(method, params, on_progress, settings, detach=detach)
+        task = self._network.loop.create_task(work)
+        self._network.sleep(0)
+        return PendingCall(self._network, task)
+
+    def call(
+        self,
+        method: str,
+        params: Params | None,
+        on_progress: OnProgress[None] | None,
+        settings: sansmcp.CallSettings,
+        *,
+        detach: bool = False,
+    ) -> Any:
+        return self.start(method, params, on_progress, settings, detach=detach).result()
+
+    def attach(
+        self,
+        task_id: str,
+        on_progress: OnProgress[None] | None,
+        timeout: float | None,
+        total_timeout: float | None,
+    ) -> Any:
+        work = self._driver.attach(task_id, on_progress, timeout, total_timeout)
+        return self._network.loop.run(work)
+
+    def notify(self, method: str, params: Params | None, meta: Mapping[str, Any] | None) -> None:
+        self._network.loop.run(self._driver.notify(method, params, meta))
+
+    def complete_login(self, url: str) -> bool:
+        return self._network.loop.run(self._driver.complete_login(url))
+
+    def close(self) -> None:
+        self._network.loop.run(self._driver.close())
+
+    async def _collect(self) -> None:
+        async for event in self._driver.events():
+            self.events.append(event)
+
+
+class Client(sansmcp_local.BlockingClient):
     """A connected client; made by ``mcp_client(app)``.
 
     Its methods let virtual time pass until they have their result, and raise
@@ -186,91 +254,10 @@ class Client(BaseClient[Any, None]):
             session.
     """
 
-    def __init__(self, network: Network, client: LoopClient) -> None:
-        self._network = network
-        self._client = client
-        self.events: list[ClientEvent] = []
-
-    @overload
-    def call(
-        self,
-        method: str,
-        params: Params | None = None,
-        *,
-        on_progress: OnProgress[None] | None = None,
-        result_type: None = None,
-        **settings: Unpack[sansmcp.CallSettings],
-    ) -> Any: ...
-
-    @overload
-    def call(
-        self,
-        method: str,
-        params: Params | None = None,
-        *,
-        on_progress: OnProgress[None] | None = None,
-        result_type: type[Converted],
-        **settings: Unpack[sansmcp.CallSettings],
-    ) -> Converted: ...
-
-    def call(  # pyright: ignore[reportIncompatibleMethodOverride]
-        self,
-        method: str,
-        params: Params | None = None,
-        *,
-        on_progress: OnProgress[None] | None = None,
-        result_type: type[Any] | None = None,
-        **settings: Unpack[sansmcp.CallSettings],
-    ) -> Any:
-        """Send any request, and wait for its result.
-
-        ``result_type`` is the type to which the result is converted, as in the other clients.
-        """
-        work = self._client.call(
-            method, params, on_progress=on_progress, result_type=result_type, **settings
-        )
-        return self._begin(work).result()
-
-    @overload
-    def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None = None,
-        *,
-        on_progress: OnProgress[None] | None = None,
-        result_type: None = None,
-        **settings: Unpack[sansmcp.CallSettings],
-    ) -> Any: ...
-
-    @overload
-    def call_tool(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None = None,
-        *,
-        on_progress: OnProgress[None] | None = None,
-        result_type: type[Converted],
-        **settings: Unpack[sansmcp.CallSettings],
-    ) -> Converted: ...
-
-    def call_tool(  # pyright: ignore[reportIncompatibleMethodOverride]
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None = None,
-        *,
-        on_progress: OnProgress[None] | None = None,
-        result_type: type[Any] | None = None,
-        **settings: Unpack[sansmcp.CallSettings],
-    ) -> Any:
-        """Call a tool, and wait for its result.
-
-        ``result_type`` is the type to which its structured content is converted, as in the other
-        clients. With it, a tool that failed raises :class:`sansmcp.ToolFailed`.
-        """
-        work = self._client.call_tool(
-            name, arguments, on_progress=on_progress, result_type=result_type, **settings
-        )
-        return self._begin(work).result()
+    def __init__(self, driver: _Driver) -> None:
+        super().__init__(driver)
+        self.events: list[ClientEvent] = driver.events
+        self._starting = driver
 
     def start(
         self,
@@ -281,90 +268,7 @@ class Client(BaseClient[Any, None]):
         **settings: Unpack[sansmcp.CallSettings],
     ) -> PendingCall:
         """Send any request, and return. It runs while virtual time passes."""
-        return self._begin(self._client.call(method, params, on_progress=on_progress, **settings))
-
-    def _begin(self, work: Coroutine[Any, Any, Any]) -> PendingCall:
-        task = self._network.loop.create_task(work)
-        self._network.sleep(0)
-        return PendingCall(self._network, task)
-
-    def tools(self) -> Iterator[sansmcp.schema.Tool]:
-        """Iterate over all tools; each page is requested when it is needed.
-
-        The iterator raises the exceptions of :meth:`call`, and InvalidResponse if a page has the
-        cursor of its own, or if there are more than 1,000 pages.
-        """
-        return self._items(typed_results.TOOLS)
-
-    def prompts(self) -> Iterator[sansmcp.schema.Prompt]:
-        """Iterate over all prompts, as :meth:`tools` does."""
-        return self._items(typed_results.PROMPTS)
-
-    def resources(self) -> Iterator[sansmcp.schema.Resource]:
-        """Iterate over all resources, as :meth:`tools` does."""
-        return self._items(typed_results.RESOURCES)
-
-    def resource_templates(self) -> Iterator[sansmcp.schema.ResourceTemplate]:
-        """Iterate over all resource templates, as :meth:`tools` does."""
-        return self._items(typed_results.RESOURCE_TEMPLATES)
-
-    def _items(self, listing: typed_results.Listing) -> Iterator[Any]:
-        pages = typed_results.Pages(listing)
-        while not pages.is_done:
-            yield from pages.items(self.call(pages.method, pages.params))
-
-    def start_task(
-        self,
-        name: str,
-        arguments: Mapping[str, Any] | None = None,
-        *,
-        on_progress: OnProgress[None] | None = None,
-        **settings: Unpack[sansmcp.CallSettings],
-    ) -> sansmcp.TaskHandle[Any, None]:
-        """Call a tool, and return a handle as soon as the server has made a task of the call."""
-        work = self._client.start_task(name, arguments, on_progress=on_progress, **settings)
-        started = self._network.loop.run(work)
-        return sansmcp.TaskHandle(self, started.id, started.value)
-
-    def wait_for_task(
-        self,
-        task: sansmcp.TaskHandle[Any, None],
-        *,
-        on_progress: OnProgress[None] | None,
-        timeout: float | None,
-        total_timeout: float | None,
-    ) -> Any:
-        """Wait for the result of a handle; ``task.result()`` calls this."""
-        work = self._client.wait_for_task(
-            sansmcp.TaskHandle(self._client, task.id, task.value),
-            on_progress=on_progress,
-            timeout=timeout,
-            total_timeout=total_timeout,
-        )
-        return self._network.loop.run(work)
-
-    def notify(
-        self, method: str, params: Params | None = None, *, meta: Mapping[str, Any] | None = None
-    ) -> None:
-        """Send a notification."""
-        self._network.loop.run(self._client.notify(method, params, meta=meta))
-
-    def close(self) -> None:
-        """End the session. Calls in flight fail with RequestCancelled. May be called twice."""
-        self._network.loop.run(self._client.aclose())
-
-    def __repr__(self) -> str:
-        return repr(self._client).replace(type(self._client).__name__, "Client", 1)
-
-    async def open(self) -> None:
-        """Do the handshake, and collect events from now on."""
-        self._collecting = asyncio.create_task(self._collect())
-        await self._client
-        self.connected = self._client.connected
-
-    async def _collect(self) -> None:
-        async for event in self._client.events():
-            self.events.append(event)
+        return self._starting.start(method, params, on_progress, settings)
 
 
 class Connect(Protocol):
@@ -406,8 +310,9 @@ def connect(
     core = sansmcp.Client(server.url, jitter=jitter, **settings)
 
     async def begin() -> Client:
-        client = Client(network, LoopClient(core, server, request_handlers))
-        await client.open()
+        driver = LoopDriver(core, server, request_handlers)
+        client = Client(_Driver(network, driver))
+        await driver.open()
         return client
 
     client = network.loop.run(begin())

@@ -40,6 +40,10 @@ if TYPE_CHECKING:
 class Client(sansmcp_local.Client, trio.abc.AsyncResource):
     """An MCP client on trio; :func:`connect` makes it. Call its methods from any task."""
 
+
+class _Driver(sansmcp_local.LoopClientDriver):
+    """Drives a client on trio."""
+
     def __init__(
         self,
         parts: ClientParts,
@@ -61,26 +65,8 @@ class Client(sansmcp_local.Client, trio.abc.AsyncResource):
             partial(TrioProcess, self._feed, self._may_read, nursery, parts.process)
         )
 
-    async def open(self) -> None:
-        """Do the handshake. :func:`connect` calls this.
-
-        Raises:
-            CallError: the handshake failed.
-        """
-        await self._open()
-
-    async def log_out(self) -> None:
-        """Revoke and delete the stored tokens. :func:`log_out` calls this, instead of :meth:`open`.
-
-        Raises:
-            AuthorizationFailed: see :func:`log_out`.
-        """
-        await self._revoke()
-
-    def leave(self) -> None:
-        """Fail the calls that still wait, and close all connections. :func:`connect` calls this."""
-        self._let_go()
-        self._pool.close()
+    async def end(self) -> None:
+        self._pool.close()  # the tasks end with the nursery
 
     def perform_effect(self, effect: TransportEffect) -> None:
         perform(effect, self._pool, self._process)
@@ -134,15 +120,12 @@ async def connect(
     """
     parts = client_parts(target, **settings)
     async with plain_nursery() as nursery:
-        client = Client(parts, nursery, request_handlers)
+        driver = _Driver(parts, nursery, request_handlers)
         try:
-            await client.open()
-            yield client
+            await driver.open()
+            yield Client(driver)
         finally:
-            try:
-                await client.aclose()
-            finally:
-                client.leave()
+            await driver.close()
         nursery.cancel_scope.cancel()
 
 
@@ -168,9 +151,5 @@ async def log_out(url: str, **settings: Unpack[ConnectSettings]) -> None:
     """
     parts = client_parts(url, **settings)
     async with plain_nursery() as nursery:
-        client = Client(parts, nursery, None)
-        try:
-            await client.log_out()
-        finally:
-            client.leave()
+        await _Driver(parts, nursery, None).log_out()
         nursery.cancel_scope.cancel()

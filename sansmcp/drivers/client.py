@@ -11,15 +11,10 @@ import attrs
 
 from ..auth.options import Login
 from ..base_client import (
-    BaseClient,
     CallSettings,
-    Done,
-    OnProgress,
     OriginatingCall,
     PendingResult,
-    Result,
     ServerRequest,
-    tool_params,
 )
 from ..client.client import Client
 from ..client.task import TASK_METHOD
@@ -73,14 +68,14 @@ class _PendingCall:
     params: Params
 
 
-class ClientDriver(BaseClient[Result, Done], MachineDriver):
+class ClientDriver(MachineDriver):
     """Drives a client machine; a subclass performs its exchanges and its process.
 
-    A subclass implements :meth:`perform_effect` and :meth:`now`, and the methods of
-    :class:`~sansmcp.BaseClient`, in which it waits for the :class:`~sansmcp.PendingResult` that it
-    gave to :meth:`begin_call`. A driver that runs request handlers in tasks or threads overrides
-    :meth:`run_request_handler` or :meth:`respond_result`. One whose ``on_progress`` may be async
-    overrides :meth:`on_progress_returned`.
+    A client is two objects: the driver, and one with the methods of the application, which waits
+    for the :class:`~sansmcp.PendingResult` that it gave to :meth:`begin_call`. A subclass of this
+    implements :meth:`perform_effect` and :meth:`now`. A driver that runs request handlers in tasks
+    or threads overrides :meth:`run_request_handler` or :meth:`respond_result`. One whose
+    ``on_progress`` may be async overrides :meth:`on_progress_returned`.
 
     An exception that a bug raises ends the exchange to which it belongs, and its call
     (:meth:`exchange_failed`). If the exchange is not known, it ends the client. Callers get a
@@ -88,8 +83,12 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
 
     Attributes:
         core: the machine.
+        connected: the negotiated version, and the server's info, capabilities and instructions;
+            missing before the session is open.
         keeps_events: True if the application takes events; by default they are discarded.
     """
+
+    connected: Connected
 
     def __init__(
         self,
@@ -133,11 +132,18 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         self._failure: Disconnected | None = None
         """The error that a bug ended the client with; None before."""
 
-    def __repr__(self) -> str:
+    @property
+    def shown(self) -> str:
+        """The state of the client, and the name of the server, for a repr()."""
         name = ""
         if self.core.state is ClientState.READY:
             name = f" {elide(self.connected.server_info.get('name'), 40)}"
-        return f"<{type(self).__name__} {self.core.shown}{name}>"
+        return f"{self.core.shown}{name}"
+
+    @property
+    def is_closed(self) -> bool:
+        """True after the end of the session, however it ended."""
+        return self._closing.is_done
 
     @property
     def is_paused(self) -> bool:
@@ -218,7 +224,7 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         pending: PendingResult,
         method: str,
         params: Params | None,
-        on_progress: OnProgress[Done] | None,
+        on_progress: Callable[[ProgressReceived], Any] | None,
         settings: CallSettings,
         *,
         detach: bool = False,
@@ -227,8 +233,11 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
 
         Args:
             pending: is set when the call ends, or when ``on_progress`` raises.
-            method, params, on_progress, settings: as in :meth:`~sansmcp.BaseClient.call`.
-            detach: end the call with the handle of a task; see :meth:`begin_task`.
+            method, params: the JSON-RPC request.
+            on_progress: is called with each progress report; None to ask for none.
+            settings: see :class:`~sansmcp.CallSettings`.
+            detach: end the call as soon as the server has made a task of it; then
+                :func:`~sansmcp.base_client.task_id_of` has its id.
 
         Returns:
             The handle of the call, for :meth:`abandon_call`.
@@ -253,27 +262,11 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
             raise
         return self._begun(handle, _PendingCall(pending, on_progress, method, params or {}))
 
-    def begin_task(
-        self,
-        pending: PendingResult,
-        name: str,
-        arguments: Mapping[str, Any] | None,
-        on_progress: OnProgress[Done] | None,
-        settings: CallSettings,
-    ) -> int:
-        """Call a tool, and end the call with the handle of a task if the server makes one of it.
-
-        Pass the result to :meth:`~sansmcp.BaseClient.handle_of`. Otherwise this is as
-        :meth:`begin_call`, with the arguments of :meth:`~sansmcp.BaseClient.start_task`.
-        """
-        params = tool_params(name, arguments)
-        return self.begin_call(pending, TASK_METHOD, params, on_progress, settings, detach=True)
-
     def begin_attach(
         self,
         pending: PendingResult,
         task_id: str,
-        on_progress: OnProgress[Done] | None,
+        on_progress: Callable[[ProgressReceived], Any] | None,
         timeout: float | None,
         total_timeout: float | None,
     ) -> int:
@@ -282,7 +275,8 @@ class ClientDriver(BaseClient[Result, Done], MachineDriver):
         Args:
             pending: is set when the task ends, or when ``on_progress`` raises.
             task_id: the id of the task.
-            on_progress, timeout, total_timeout: as in :meth:`~sansmcp.TaskHandle.result`.
+            on_progress: as in :meth:`begin_call`.
+            timeout, total_timeout: seconds without a report, and in all; None for the default.
 
         Returns:
             A handle for :meth:`abandon_call`.

@@ -53,7 +53,8 @@ class _Client(ConnectedClient):
         return self._client.events()
 
     def work(self, seconds: float) -> None:
-        self._client.wait(lambda: False, seconds)
+        driver = self._client._calls  # pyright: ignore[reportPrivateUsage]  # noqa: SLF001
+        driver.wait(lambda: False, seconds)
 
     def close(self) -> None:
         self._client.close()

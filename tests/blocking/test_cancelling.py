@@ -134,7 +134,7 @@ def several(client: Client) -> None:
         pending.result()
 
 
-def go_through(client: sansmcp_local.ThreadClient, *steps: Callable[[], object]) -> None:
+def go_through(client: sansmcp_local.BlockingClient, *steps: Callable[[], object]) -> None:
     """Do all, whatever disturbs one of them, and close the client."""
     disturbed: BaseException | None = None
     for step in (*steps, client.ping):

@@ -184,7 +184,7 @@ def test_a_call_that_is_cancelled_while_its_handler_waits(
 
     @world.tool
     def waits(call: Call) -> None:
-        client.cancel(pending)
+        pending.cancel()
         client.step()
         try:
             call.sleep(PATIENCE)

@@ -19,7 +19,7 @@ from pathlib import Path
 import pytest
 
 import sansmcp
-from sansmcp.base_client import tool_params
+from sansmcp.base_client import tool_call
 from sansmcp.events import ClientEvent, Connected, ProgressReceived, Reconnecting
 from sansmcp_cli import _with_trio
 from sansmcp_cli._adapters import RequestHandlers, Script, ScriptCall, next_call
@@ -367,7 +367,7 @@ def test_an_interrupt_leaves_no_step_half_done(url: str) -> None:
 
     def script(server: Connected) -> Script:
         arguments = {"steps": 1, "delay": 0}
-        yield ScriptCall("tools/call", tool_params("slow", arguments), on_progress=press_ctrl_c)
+        yield ScriptCall(*tool_call("slow", arguments), on_progress=press_ctrl_c)
 
     with pytest.raises(KeyboardInterrupt):
         _with_trio.run_calls(url, script, lambda event: None, {"standalone_stream": False})

@@ -7,12 +7,13 @@ import os
 from collections.abc import Generator, Mapping
 from typing import Any, TypeAlias
 
-from sansmcp import BaseClient, ServerRequest, SkillMismatch
+import sansmcp_local
+from sansmcp import ServerRequest, SkillMismatch
 from sansmcp.skills import skill_of
 
 from .steps import Script
 
-Handle: TypeAlias = BaseClient[Any, Any]
+Handle: TypeAlias = sansmcp_local.BlockingClient | sansmcp_local.Client
 Steps: TypeAlias = Generator[Any, Any, None]
 
 CAPABILITIES: dict[str, Any] = {"elicitation": {}}

@@ -123,12 +123,15 @@ def test_progress(mcp_client: Connect) -> None:
 
 def test_resources(mcp_client: Connect) -> None:
     client = with_client(mcp_client, NOTE)
+    contents: Any
     (contents,) = client.read_resource("note://2026/a/b?page=2")["contents"]
     assert (contents["text"], contents["mimeType"]) == ("# a/b of 2026, page 2", "text/markdown")
 
 
 def test_a_tool_that_a_page_shows(mcp_client: Connect) -> None:
     client = with_client(mcp_client, SHOWN)
+    tool: Any
+    page: Any
     (tool,) = client.list_tools()["tools"]
     (page,) = client.read_resource(tool["_meta"]["ui"]["resourceUri"])["contents"]
     assert (page["mimeType"], page["_meta"]) == ("text/html;profile=mcp-app", {"ui": {"csp": {}}})
@@ -136,6 +139,7 @@ def test_a_tool_that_a_page_shows(mcp_client: Connect) -> None:
 
 def test_prompts(mcp_client: Connect) -> None:
     client = with_client(mcp_client, PLAN)
+    first: Any
     first, _ = client.get_prompt("plan", {"town": "Tartu"})["messages"]
     assert first["content"]["text"] == "Plan a quiet day in Tartu"
     for name, begun, values in (("town", "ta", ["Tallinn", "Tartu"]), ("mood", "l", ["lively"])):

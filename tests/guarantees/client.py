@@ -21,6 +21,7 @@ import trio
 import sansmcp
 import sansmcp_asyncio
 import sansmcp_blocking
+import sansmcp_local
 import sansmcp_trio
 
 
@@ -73,7 +74,7 @@ class OneCall:
                 self._check(await self._result(client))
             await trio.to_thread.run_sync(self.may_close.wait)
 
-    def _result(self, client: sansmcp.BaseClient[Any, Any]) -> Any:
+    def _result(self, client: sansmcp_local.BlockingClient | sansmcp_local.Client) -> Any:
         if self.task_id is None:
             return client.call_tool("wait", self.arguments, **self.options)
         return client.task(self.task_id).result(timeout=self.options["timeout"])

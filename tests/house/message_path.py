@@ -152,7 +152,7 @@ class _ServerHost(ServerDriver):
         return sent
 
 
-class _ClientHost(ClientDriver[PendingResult, None]):
+class _ClientHost(ClientDriver):
     """Keeps its HTTP requests until they are taken."""
 
     def __init__(self) -> None:
@@ -179,13 +179,10 @@ class _ClientHost(ClientDriver[PendingResult, None]):
     def on_handler_error(self, request: ServerRequest, error: Exception) -> None:
         raise error
 
-    def call(self, method: str, params: Params | None = None, **_: Any) -> PendingResult:
+    def call(self, method: str, params: Params | None) -> PendingResult:
         pending = PendingResult()
         self.begin_call(pending, method, params, None, {})
         return pending
-
-    def notify(self, *_: Any, **__: Any) -> None:
-        raise NotImplementedError
 
     def next_request(self) -> tuple[ClientConnection, bytes]:
         """The next request, and the connection for its response."""

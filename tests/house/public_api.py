@@ -63,10 +63,10 @@ USERS = (
         "sansmcp",
         "stable",
         """
-        Authorization BaseClient CallSettings ClientCredentials ClientOptions ClientSettings
+        Authorization CallSettings ClientCredentials ClientOptions ClientSettings
         CredentialStorage CredentialsKey IdentityAssertion JwtAssertion JwtSigner KnownServers
         Login MemoryCredentials OAuthClient OriginatingCall ReconnectPolicy ServerRequest Skill
-        SkillFile TaskHandle
+        SkillFile
         """,
     ),
     _group(
@@ -182,8 +182,9 @@ AUTHORS = (
         "preview",
         """
         AsyncioTask AwaitableClient Call Client ClientGroup DeadlineTimer Event HttpExchange
-        HttpServing Loop PendingResult RequestHandler RequestTaskClient RunningServer StartTask
-        THREADS Task TimeoutScheduler called_at current_loop perform wait_all_shielded
+        HttpServing Loop LoopClientDriver PendingResult RequestHandler RequestTaskDriver
+        RunningServer StartTask THREADS Task TaskHandle TimeoutScheduler called_at current_loop
+        perform wait_all_shielded
         """,
     ),
     _group(
@@ -191,8 +192,9 @@ AUTHORS = (
         "sansmcp_local",
         "preview",
         """
-        ConcurrentClient Fetch FetchClient PendingCall ThreadCall ThreadClient ThreadClientGroup
-        ThreadPool ThreadedServerCall ThreadedServerDriver check_plain connect_fetch on_abort
+        BlockingClient BlockingDriver ConcurrentClient ConcurrentClientDriver Fetch FetchClient
+        PendingCall ThreadCall ThreadClientDriver ThreadClientGroup ThreadPool ThreadedServerCall
+        ThreadedServerDriver check_plain connect_fetch on_abort
         """,
     ),
 )
@@ -201,12 +203,6 @@ AUTHORS = (
 NOT_PUBLIC = ("sansmcp_cli",)
 """Packages whose names are not to be imported: the command is what is public."""
 
-_CLIENT = frozenset(
-    {"aclose", "call", "call_tool", "close", "connected", "events", "get_prompt", "get_skill"}
-    | {"has_tools", "list_prompts", "list_resource_templates", "list_resources", "list_tools"}
-    | {"log_out", "notify", "ping", "prompts", "read_resource", "read_skill"}
-    | {"resource_templates", "resources", "skills", "start_call", "start_task", "task", "tools"}
-)
 _SERVING = frozenset(
     {"close", "disconnect_streams", "has_ended", "publish", "stop", "stopped", "url", "wait"}
     | {"wait_closed"}
@@ -214,9 +210,7 @@ _SERVING = frozenset(
 _OWN_CALL = frozenset({"__init__", "cancel", "now", "run_pending", "wait_for_answer"})
 
 USED: dict[str, frozenset[str]] = {
-    "BlockingClient": _CLIENT,
     "Bridge": _SERVING,
-    "Client": _CLIENT,
     "RunningServer": _SERVING,
     "WsgiApp": _SERVING | {"__init__"},
 }
@@ -228,8 +222,9 @@ OF_DRIVERS: dict[str, frozenset[str]] = {
         | {"initialize_result", "notification_handler_of", "options_of", "scopes_of", "server_info"}
     ),
     "BaseCall": _OWN_CALL - {"cancel"},
-    "BaseClient": frozenset({"handle_of", "wait_for_task"}),
+    "BlockingClient": frozenset({"__init__"}),
     "Call": _OWN_CALL,
+    "Client": frozenset({"__init__"}),
     "ClientGroup": frozenset({"has_listed", "leave_out", "set_tools", "settings_of"}),
     "ClientOptions": frozenset(
         {"capped_probe_timeout", "declared_capabilities", "handling", "handshake_versions", "info"}
@@ -238,6 +233,8 @@ OF_DRIVERS: dict[str, frozenset[str]] = {
     "Context": frozenset({"__init__"}),
     "PendingCall": frozenset({"__init__", "handle", "is_done", "set_exception", "set_result"}),
     "ServerOptions": frozenset({"offers_multi_turn"}),
+    "SteppedClient": frozenset({"__init__"}),
+    "TaskHandle": frozenset({"__init__"}),
     "ThreadContext": frozenset({"__init__"}),
     "Tools": frozenset({"async_functions"}),
 }

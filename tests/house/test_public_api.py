@@ -66,7 +66,7 @@ def test_every_member_that_is_named_exists() -> None:
 
 def test_what_only_drivers_call_is_not_for_users() -> None:
     text = render()
-    assert is_used("Client", "call_tool")
-    assert not is_used("Client", "handle_timeout")
+    assert is_used("RunningServer", "publish")
+    assert not is_used("RunningServer", "handle_timeout")
     assert "\nsansmcp_asyncio.Client.call_tool(" in text
     assert "\nsansmcp_asyncio.Client.handle_timeout(" not in text

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import secrets
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from random import random
 from types import ModuleType
 from typing import Any
 
@@ -17,6 +15,7 @@ import pytest
 import sansmcp
 import sansmcp_httpx
 from sansmcp.events import ClientEvent, Connected
+from sansmcp.types import Self
 from sansmcp_pytest import Check, ClientUnderTest, Feature, client_checks
 
 from ..asyncio.adapter_under_test import AsyncioClients
@@ -35,14 +34,24 @@ class Client(sansmcp_httpx.Client):
         self, library: ModuleType, target: str, request_handlers: Any = None, **settings: Any
     ) -> None:
         self._own = library.AsyncClient()
-        machine = sansmcp.Client(
-            target, jitter=random, random_bytes=secrets.token_bytes, **settings
+        settings.setdefault("known_servers", sansmcp.KnownServers())
+        made = sansmcp_httpx.connect(
+            target, self._own, request_handlers=request_handlers, **settings
         )
-        super().__init__(machine, self._own, library, request_handlers)
+        super().__init__(made._driver)  # noqa: SLF001
 
-    async def _end(self) -> None:
-        await super()._end()
-        await self._own.aclose()
+    async def __aenter__(self) -> Self:
+        try:
+            return await super().__aenter__()
+        except BaseException:
+            await self._own.aclose()
+            raise
+
+    async def aclose(self) -> None:
+        try:
+            await super().aclose()
+        finally:
+            await self._own.aclose()
 
 
 class OnTrio(TrioClients):

@@ -210,8 +210,8 @@ def test_an_application_that_takes_the_event(server: Protected) -> None:
             async for event in events:
                 if isinstance(event, AuthorizationNeeded):
                     redirect = await asyncio.to_thread(browse_once, event.url)
-                    client.core.redirected(redirect, now=client.now())
-                    client.run_pending()
+                    assert not await client.complete_login("http://localhost/elsewhere")
+                    assert await client.complete_login(redirect)
 
         answering = asyncio.create_task(answer())
         async with client:

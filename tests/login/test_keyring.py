@@ -327,7 +327,7 @@ def test_a_client_waits_a_bounded_time_for_its_storage(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("sansmcp_local._loop._client._SAVE_TIMEOUT", 0.01)
+    monkeypatch.setattr("sansmcp_local._loop._client_driver._SAVE_TIMEOUT", 0.01)
     system.may_save.clear()
     with protected_server() as server, LoopbackLogin(open_browser=server.browse) as login:
         server.open_to = "connecting"

@@ -129,7 +129,8 @@ async def test_reports_that_wait_for_their_function_are_bounded(world: ToolApp) 
     async with world.client(limits=limits) as client, anyio.create_task_group() as tasks:
         tasks.start_soon(partial(client.call_tool, "count", {"to": 500}, on_progress=report))
         await begun.wait()
-        while not client.is_paused:
+        driver = client._driver  # pyright: ignore[reportPrivateUsage]  # noqa: SLF001
+        while not driver.is_paused:
             await anyio.sleep(0.01)
         go_on.set()
     assert seen == list(range(500))

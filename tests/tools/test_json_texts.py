@@ -264,7 +264,7 @@ def test_arguments_of_a_prompt_can_be_lists(mcp_client: Connect, tools: Tools) -
         return f"{towns} {days} {rest}"
 
     arguments = {"towns": '["Tallinn"]', "days": "2", "rest": "true"}
-    result = connect(mcp_client, tools).get_prompt("plan", arguments)
+    result: Any = connect(mcp_client, tools).get_prompt("plan", arguments)
     assert result["messages"][0]["content"]["text"] == "['Tallinn'] 2 True"
 
 

@@ -71,7 +71,7 @@ def test_resources_and_templates(mcp_client: Connect, tools: Tools) -> None:
         "text": '{"year":2026,"path":"a/b c","page":2,"full":true}',
     }
     (contents,) = client.read_resource("note://2026/a")["contents"]
-    assert contents["text"] == '{"year":2026,"path":"a","page":1,"full":false}'
+    assert contents.get("text") == '{"year":2026,"path":"a","page":1,"full":false}'
     with pytest.raises(sansmcp.JsonRpcError, match="Expected `int`, got `str` - at `year`"):
         client.read_resource("note://year/a")
 
@@ -216,7 +216,7 @@ def test_a_template_that_is_a_uri_of_its_own_comes_second(
 
     tools.resource("a://b", name="exact")(lambda: "exact")
     client = connect(mcp_client, tools)
-    texts = [client.read_resource(f"a://{x}")["contents"][0]["text"] for x in "bc"]
+    texts = [client.read_resource(f"a://{x}")["contents"][0].get("text") for x in "bc"]
     assert texts == ["exact", "template c"]
 
 
@@ -246,7 +246,7 @@ def test_prompts(mcp_client: Connect, tools: Tools) -> None:
         }
     ]
     result = client.get_prompt("review", {"code": "x = 1", "lines": "8"})
-    assert result["description"] == "Review code."
+    assert result.get("description") == "Review code."
     assert result["messages"] == [
         {"role": "user", "content": {"type": "text", "text": "Review 'x = 1', 9 lines"}},
         {"role": "assistant", "content": {"type": "text", "text": "Yes"}},

@@ -326,6 +326,8 @@ def test_prompts_and_resources_ask_too(mcp_client: Connect, tools: Tools, revisi
         return f"Note {context.elicit(str, 'Which?')}"
 
     client = connect(mcp_client, tools, revision, {"elicitation/create": accept(value="Ada")})
+    message: Any
+    contents: Any
     (message,) = client.get_prompt("greet")["messages"]
     assert message["content"]["text"] == "Greet Accepted(value='Ada')"
     (contents,) = client.read_resource("note://one")["contents"]

@@ -88,6 +88,7 @@ def test_what_clients_get(mcp_client: Connect, tools: Tools, folder: Path, revis
     assert client.list_resources()["resources"][1] == manifests
     guide = {"uri": GUIDE, "mimeType": "text/markdown", "text": "Branch."}
     assert client.read_resource(GUIDE)["contents"] == [guide]
+    logo: Any
     (logo,) = client.read_resource("skill://git-workflow/logo.png")["contents"]
     assert (logo["mimeType"], logo["blob"]) == ("image/png", "/wA=")
     inside = client.call("resources/directory/read", {"uri": "skill://git-workflow"})

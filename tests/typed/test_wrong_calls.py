@@ -74,7 +74,7 @@ def test_a_blocking_client_in_two_threads(url: str) -> None:
     with sansmcp_blocking.connect(url) as client:
 
         def use() -> None:
-            with client.using():
+            with client._calls.using():  # pyright: ignore[reportPrivateUsage]  # noqa: SLF001
                 entered.set()
                 assert leave.wait(30)
 

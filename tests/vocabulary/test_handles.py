@@ -1,84 +1,54 @@
-"""The methods that every adapter offers, without an adapter."""
+"""What the clients of all adapters share, and the methods of a call, without an adapter."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from sansmcp import BaseCall, BaseClient, Disconnected, LocalProtocolError, PendingResult
-from sansmcp.events import Connected
-from sansmcp.messages import Params
+from sansmcp import BaseCall, Disconnected, LocalProtocolError, PendingResult
+from sansmcp.base_client import (
+    ping_method,
+    prompt_call,
+    resource_call,
+    task_cancellation,
+    task_id_of,
+    tool_call,
+)
 
 from ..server.harness import ServerHarness
 from ..server.modern.task_harness import TaskHarness, task_app, task_id
 
-
-class Recorder(BaseClient[Any, None]):
-    """Says what it was asked."""
-
-    def __init__(self) -> None:
-        self.notified: list[str] = []
-
-    def call(self, method: str, params: Params | None = None, **options: Any) -> Any:
-        return method, params, {key: value for key, value in options.items() if value is not None}
-
-    def notify(
-        self, method: str, params: Params | None = None, *, meta: Mapping[str, Any] | None = None
-    ) -> None:
-        self.notified.append(method)
+ARGUMENTS: list[Callable[[str, Any], object]] = [tool_call, prompt_call]
 
 
-ASKED: list[tuple[str, tuple[Any, ...], tuple[str, Any]]] = [
-    ("list_tools", (), ("tools/list", None)),
-    ("list_tools", ("next",), ("tools/list", {"cursor": "next"})),
-    ("list_resources", (), ("resources/list", None)),
-    ("list_resource_templates", (), ("resources/templates/list", None)),
-    ("read_resource", ("a:b",), ("resources/read", {"uri": "a:b"})),
-    ("list_prompts", (), ("prompts/list", None)),
-    ("get_prompt", ("p",), ("prompts/get", {"name": "p", "arguments": {}})),
-    ("get_prompt", ("p", {"a": "b"}), ("prompts/get", {"name": "p", "arguments": {"a": "b"}})),
-]
+def test_the_calls_of_a_client() -> None:
+    assert tool_call("x", None) == ("tools/call", {"name": "x", "arguments": {}})
+    assert prompt_call("x", {"a": "b"}) == ("prompts/get", {"name": "x", "arguments": {"a": "b"}})
+    assert resource_call("a:b") == ("resources/read", {"uri": "a:b"})
+    assert task_cancellation("hX2") == ("tasks/cancel", {"taskId": "hX2"})
 
 
-@pytest.mark.parametrize(("name", "arguments", "asked"), ASKED)
-def test_a_client_asks(name: str, arguments: tuple[Any, ...], asked: tuple[str, Any]) -> None:
-    assert getattr(Recorder(), name)(*arguments) == (*asked, {})
+@pytest.mark.parametrize("arguments", [["a"], [], "", "a", 0, 5, (("a", 1),)])
+@pytest.mark.parametrize("call", ARGUMENTS)
+def test_arguments_that_are_no_mapping(call: Callable[[str, Any], object], arguments: Any) -> None:
+    """A bare ValueError of dict(), or nothing for what is empty."""
+    with pytest.raises(LocalProtocolError, match=r"^arguments must be a mapping .*, got "):
+        call("x", arguments)
 
 
 @pytest.mark.parametrize(
     ("version", "method"), [("2025-11-25", "ping"), ("2026-07-28", "server/discover")]
 )
 def test_a_sign_of_life(version: str, method: str) -> None:
-    recorder = Recorder()
-    recorder.connected = Connected(transport="t", version=version, server_info={}, capabilities={})
-    assert recorder.ping() == (method, None, {})
+    assert ping_method(version) == method
 
 
-def test_a_tool_call_passes_its_options_on() -> None:
-    report = print
-    answer = Recorder().call_tool(
-        "t", {"a": 1}, timeout=1, total_timeout=2, idempotent=True, on_progress=report
-    )
-    assert answer == (
-        "tools/call",
-        {"name": "t", "arguments": {"a": 1}},
-        {"timeout": 1, "total_timeout": 2, "idempotent": True, "on_progress": report},
-    )
-    assert Recorder().call_tool("t") == (
-        "tools/call",
-        {"name": "t", "arguments": {}},
-        {},
-    )
-
-
-@pytest.mark.parametrize("arguments", [["a"], [], "", "a", 0, 5, (("a", 1),)])
-@pytest.mark.parametrize("method", ["call_tool", "get_prompt"])
-def test_arguments_that_are_no_mapping(method: str, arguments: Any) -> None:
-    """A bare ValueError of dict(), or nothing for what is empty."""
-    with pytest.raises(LocalProtocolError, match=r"^arguments must be a mapping .*, got "):
-        getattr(Recorder(), method)("x", arguments)
+def test_the_id_of_a_task() -> None:
+    assert task_id_of({"resultType": "task", "taskId": "hX2", "status": "working"}) == "hX2"
+    assert task_id_of({"content": []}) is None
+    assert task_id_of(5) is None
 
 
 def test_a_promise_is_kept_once() -> None:
@@ -201,36 +171,3 @@ def test_a_handler_asks_the_client() -> None:
     assert talk.messages[-1]["id"] == id
     with pytest.raises(LocalProtocolError):
         handle.ask("sampling/createMessage")
-
-
-def test_the_handle_of_a_task() -> None:
-    recorder = Recorder()
-    task = recorder.handle_of({"resultType": "task", "taskId": "hX2", "status": "working"})
-    assert (task.id, task.value) == ("hX2", None)
-    assert "hX2" not in repr(task)
-    assert task.cancel() == ("tasks/cancel", {"taskId": "hX2"}, {})
-    assert recorder.task("other").id == "other"
-
-
-def test_the_handle_of_a_call_that_was_no_task() -> None:
-    results: list[Any] = [{"content": []}, 5]
-    for result in results:
-        task = Recorder().handle_of(result)
-        assert (task.id, task.value) == (None, result)
-        assert repr(task) == "TaskHandle(id=None)"
-
-
-def test_a_handle_without_an_id_cannot_be_got_again() -> None:
-    """It would look like a task whose result is None."""
-    nothing: Any = Recorder().handle_of({"content": []}).id
-    with pytest.raises(LocalProtocolError, match="task_id must be str, and is NoneType"):
-        Recorder().task(nothing)
-
-
-def test_an_adapter_need_not_have_tasks() -> None:
-    recorder = Recorder()
-    with pytest.raises(NotImplementedError):
-        recorder.start_task("t")
-    for wait in (recorder.task("x").result, recorder.handle_of(5).cancel):
-        with pytest.raises(NotImplementedError):
-            wait()

@@ -44,7 +44,7 @@ from ..client.modern.harness import MODERN, discovered, input_required, question
 ABLE: Mapping[str, Any] = {"capabilities": {"elicitation": {}, "roots": {}, "sampling": {}}}
 
 
-class Host(ClientDriver[PendingResult, None]):
+class Host(ClientDriver):
     """Its results are promises; nobody waits."""
 
     def __init__(
@@ -74,11 +74,6 @@ class Host(ClientDriver[PendingResult, None]):
         pending = PendingResult()
         self.handle = self.begin_call(pending, method, params, on_progress, settings)  # type: ignore[arg-type]
         return pending
-
-    def notify(
-        self, method: str, params: Params | None = None, *, meta: Mapping[str, Any] | None = None
-    ) -> None:
-        raise NotImplementedError
 
     def take_events(self) -> list[ClientEvent]:
         """Those that were kept; from the first time on they are."""

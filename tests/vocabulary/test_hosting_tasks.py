@@ -11,6 +11,7 @@ from sansmcp import (
     PendingResult,
     RequestCancelled,
 )
+from sansmcp.base_client import task_id_of, tool_call
 from sansmcp.events import ProgressReceived, TaskUpdated
 
 from ..client.modern.harness import MODERN, discovered, question
@@ -29,7 +30,9 @@ def harness() -> DriverHarness:
 
 def start(harness: DriverHarness) -> PendingResult:
     pending = PendingResult()
-    harness.host.handle = harness.host.begin_task(pending, "t", {"a": 1}, None, {"timeout": 5})
+    harness.host.handle = harness.host.begin_call(
+        pending, *tool_call("t", {"a": 1}), None, {"timeout": 5}, detach=True
+    )
     return pending
 
 
@@ -39,8 +42,7 @@ def test_a_task_is_started(harness: DriverHarness) -> None:
     assert asked.json["params"]["name"] == "t"
     assert asked.json["params"]["arguments"] == {"a": 1}
     asked.result(handle_of())
-    handle = harness.host.handle_of(pending.result())
-    assert handle.id == ID
+    assert task_id_of(pending.result()) == ID
     harness.wait(100)
     harness.host.abandon_call(harness.host.handle)
     assert harness.requests == []
@@ -49,8 +51,8 @@ def test_a_task_is_started(harness: DriverHarness) -> None:
 def test_one_that_is_done_at_once_is_its_result(harness: DriverHarness) -> None:
     pending = start(harness)
     harness.take().result(DONE)
-    handle = harness.host.handle_of(pending.result())
-    assert (handle.id, handle.value) == (None, DONE)
+    assert pending.result() == DONE
+    assert task_id_of(DONE) is None
 
 
 def test_a_caller_waits_for_a_task(harness: DriverHarness) -> None:

@@ -1,142 +1,108 @@
-"""The common parts of clients in event loops: calls, events, and async request handlers."""
+"""The methods of clients in event loops, written once for all of them."""
 
 from __future__ import annotations
 
-import abc
-import inspect
-import logging
-import threading
-from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Mapping
-from contextlib import suppress
-from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar, overload
+from collections.abc import AsyncGenerator, Awaitable, Generator, Mapping
+from typing import Any, TypeVar, overload
 
 import sansmcp
 from sansmcp import typed_results
-from sansmcp.auth.options import Login
-from sansmcp.base_client import OnProgress
-from sansmcp.codecs.conversion import check_convertible
-from sansmcp.effects import (
-    AbortExchange,
-    AuthEffect,
-    LoadCredentials,
-    MakeKey,
-    OpenExchange,
-    ProcessEffect,
-    SignJwt,
-    TransportEffect,
-    UnlockCredentials,
+from sansmcp.base_client import (
+    OnProgress,
+    ping_method,
+    prompt_call,
+    resource_call,
+    task_cancellation,
+    task_id_of,
+    tool_call,
 )
-from sansmcp.events import ClientEvent, Reconnecting, ServerRequestCancelled
-from sansmcp.messages import Params, RequestId
-from sansmcp.types import Self, Unpack, escape_controls
+from sansmcp.codecs.conversion import check_convertible
+from sansmcp.errors import check_type
+from sansmcp.events import ClientEvent, Connected
+from sansmcp.messages import Params
+from sansmcp.types import Self, Unpack, redact
 
-from .._log import log_first_failure, log_unexpected
-from .._threads._thread_pool import ThreadPool
-from ._loops import Event, Loop, Task
-from ._machine import PendingResult, TimeoutScheduler
-
-_logger = logging.getLogger("sansmcp")
+from ._client_driver import LoopClientDriver
 
 Converted = TypeVar("Converted")
 
-_SAVE_TIMEOUT = 5.0
-"""Seconds for which a client that closes waits for the storage of its credentials."""
 
-RequestHandler: TypeAlias = Callable[
-    [sansmcp.ServerRequest], Awaitable[Mapping[str, Any]] | Mapping[str, Any]
-]
-"""Return the result of a server request, a JSON object, or raise JsonRpcError.
+class TaskHandle:
+    """A call that the server runs as a task, or its result if the server had that at once.
 
-It may be an async function. A plain one runs in the event loop and must not block.
-"""
+    The task belongs to the server. It goes on if a method of this object is cancelled or times out,
+    and after the client has closed.
 
+    Attributes:
+        id: the id of the task, with which :meth:`Client.task` of any client of the same server and
+            user gives this object again. None if the result is here already. Keep it out of logs:
+            without authentication it is all that is needed to read the result.
+        value: the result; None if there is an id.
+    """
 
-TaskHandle: TypeAlias = sansmcp.TaskHandle[Awaitable[Any], Awaitable[None]]
+    def __init__(self, driver: LoopClientDriver, id: str | None, value: Any = None) -> None:
+        self._driver = driver
+        self.id = id
+        self.value: Any = value if id is None else None
 
+    def __repr__(self) -> str:
+        return f"TaskHandle(id={redact(self.id)})"
 
-class Pool(Protocol):
-    """Performs HTTP exchanges."""
+    async def result(
+        self,
+        *,
+        on_progress: OnProgress[Awaitable[None]] | None = None,
+        timeout: float | None = None,
+        total_timeout: float | None = None,
+    ) -> Any:
+        """Wait for the end of the call, and return its result.
 
-    def send_request(self, effect: OpenExchange) -> None:
-        """Begin an exchange: send its request, and feed its response to the machine."""
+        Args:
+            on_progress, timeout, total_timeout: as in :meth:`Client.call`.
 
-    def abort(self, exchange: int) -> None:
-        """Abort an exchange; without effect if it has ended."""
+        Raises:
+            JsonRpcError: the call ended with an error.
+            TaskCancelled: the task was cancelled.
+            TaskLost: the server no longer knows the task.
+            CallError: the wait ended in another way, and the task may go on.
+        """
+        if self.id is None:
+            return self.value
+        return await self._driver.attach(self.id, on_progress, timeout, total_timeout)
 
+    async def cancel(self) -> Any:
+        """Ask the server to cancel the task; send nothing if the result is here already.
 
-class Process(Protocol):
-    """Runs the server process of a client."""
-
-    def perform(self, effect: ProcessEffect) -> None:
-        """Perform an effect on the process."""
-
-
-def perform(effect: TransportEffect, pool: Pool, process: Process) -> None:
-    """Perform an effect of a client machine, by the pool or by the process."""
-    match effect:
-        case OpenExchange():
-            pool.send_request(effect)
-        case AbortExchange(exchange=exchange):
-            pool.abort(exchange)
-        case _:
-            process.perform(effect)
-
-
-class _CallResult(PendingResult):
-    """The result of a call, with the awaitables of ``on_progress`` that come before it."""
-
-    def __init__(self, loop: Loop) -> None:
-        super().__init__(loop.event())
-        self._loop = loop
-        self.reports: deque[Awaitable[None]] = deque()
-        """What ``on_progress`` returned and is not awaited yet, in order."""
-
-    def add(self, report: Awaitable[None]) -> None:
-        """Add an awaitable of ``on_progress`` for the waiting task."""
-        self.reports.append(report)
-        self._delivered.set()
-
-    async def next_report(self) -> Awaitable[None] | None:
-        """Wait for the next report. Return None if the call has ended and no report is left."""
-        while True:
-            await self._delivered.wait()
-            if self.reports or self.is_done:
-                return self.reports.popleft() if self.reports else None
-            self._delivered = self._loop.event()
-
-    def drop(self) -> int:
-        """Discard the reports that are left, and return their number."""
-        for report in self.reports:
-            if isinstance(report, Coroutine):
-                report.close()
-        return len(self.reports)
+        The task may still end with a result. Raises the exceptions of :meth:`Client.call`.
+        """
+        if self.id is None:
+            return self.value
+        return await self._driver.call(*task_cancellation(self.id), None, {})
 
 
-class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
+class Client:
     """A client in an event loop; ``connect()`` makes it. Call its methods from any task."""
 
-    def __init__(
-        self,
-        core: sansmcp.Client,
-        loop: Loop,
-        request_handlers: Mapping[str, RequestHandler] | None,
-    ) -> None:
-        self._is_open, self._is_closed = PendingResult(loop.event()), PendingResult(loop.event())
-        super().__init__(core, request_handlers, self._is_open, self._is_closed)
-        self._loop = loop
-        self._scheduler = TimeoutScheduler(loop, self.next_deadline, self.handle_timeout)
-        self._answering: dict[RequestId, tuple[sansmcp.ServerRequest, Task]] = {}
-        self._storing: ThreadPool | None = None
-        """One thread at most, which calls a storage that may block."""
-        self._saved: Event | None = None
-        """Set when the storage has performed the last effect that changes it."""
-        self._reports = 0
-        """Number of progress reports whose awaitables are not finished."""
-        self._is_over = False
+    def __init__(self, driver: LoopClientDriver) -> None:
+        self._driver = driver
 
-    # For applications
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._driver.shown}>"
+
+    @property
+    def connected(self) -> Connected:
+        """The negotiated version, and the server's info, capabilities and instructions."""
+        return self._driver.connected
+
+    @property
+    def is_closed(self) -> bool:
+        """True after the client was closed, or its connection was lost for good."""
+        return self._driver.is_closed
+
+    @property
+    def has_tools(self) -> bool:
+        """True if the server has declared the capability for tools."""
+        return typed_results.TOOLS.capability in self.connected.capabilities
 
     @overload
     async def call(
@@ -160,7 +126,7 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
         **settings: Unpack[sansmcp.CallSettings],
     ) -> Converted: ...
 
-    async def call(  # pyright: ignore[reportIncompatibleMethodOverride]
+    async def call(
         self,
         method: str,
         params: Params | None = None,
@@ -190,12 +156,9 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
                 fit ``result_type``.
             LocalProtocolError: an argument is wrong, or the client belongs to another event loop.
         """
-        self._check_loop()
         if result_type is not None:
             check_convertible(result_type)
-        pending = _CallResult(self._loop)
-        handle = self.begin_call(pending, method, params, on_progress, settings)
-        result = await self._result_of(handle, pending)
+        result = await self._driver.call(method, params, on_progress, settings)
         if result_type is None:
             return result
         return typed_results.typed_result(result, result_type, method)
@@ -222,7 +185,7 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
         **settings: Unpack[sansmcp.CallSettings],
     ) -> Converted: ...
 
-    async def call_tool(  # pyright: ignore[reportIncompatibleMethodOverride]
+    async def call_tool(
         self,
         name: str,
         arguments: Mapping[str, Any] | None = None,
@@ -255,32 +218,63 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
         """
         if result_type is not None:
             check_convertible(result_type)
-        result = await super().call_tool(name, arguments, on_progress=on_progress, **settings)
+        call = tool_call(name, arguments)
+        result = await self._driver.call(*call, on_progress, settings)
         if result_type is None:
             return result
         return typed_results.typed_tool_result(result, result_type)
 
-    if TYPE_CHECKING:  # the methods of BaseClient, with the types of their results
+    async def list_tools(self, cursor: str | None = None) -> sansmcp.schema.ListToolsResult:
+        """Return a page of tools.
 
-        async def list_tools(self, cursor: str | None = None) -> sansmcp.schema.ListToolsResult: ...
+        Pass ``nextCursor`` of the result, if it has one, as ``cursor`` to get the next page. The
+        exceptions are those of :meth:`call`.
+        """
+        page = typed_results.TOOLS.page(cursor)
+        result: sansmcp.schema.ListToolsResult = await self.call(*page)
+        return result
 
-        async def list_resources(
-            self, cursor: str | None = None
-        ) -> sansmcp.schema.ListResourcesResult: ...
+    async def list_resources(self, cursor: str | None = None) -> sansmcp.schema.ListResourcesResult:
+        """Return a page of resources; ``cursor`` is as in :meth:`list_tools`."""
+        result: sansmcp.schema.ListResourcesResult = await self.call(
+            *typed_results.RESOURCES.page(cursor)
+        )
+        return result
 
-        async def list_resource_templates(
-            self, cursor: str | None = None
-        ) -> sansmcp.schema.ListResourceTemplatesResult: ...
+    async def list_resource_templates(
+        self, cursor: str | None = None
+    ) -> sansmcp.schema.ListResourceTemplatesResult:
+        """Return a page of resource templates; ``cursor`` is as in :meth:`list_tools`."""
+        result: sansmcp.schema.ListResourceTemplatesResult = await self.call(
+            *typed_results.RESOURCE_TEMPLATES.page(cursor)
+        )
+        return result
 
-        async def list_prompts(
-            self, cursor: str | None = None
-        ) -> sansmcp.schema.ListPromptsResult: ...
+    async def read_resource(self, uri: str) -> sansmcp.schema.ReadResourceResult:
+        """Return the contents of a resource."""
+        result: sansmcp.schema.ReadResourceResult = await self.call(*resource_call(uri))
+        return result
 
-        async def read_resource(self, uri: str) -> sansmcp.schema.ReadResourceResult: ...
+    async def list_prompts(self, cursor: str | None = None) -> sansmcp.schema.ListPromptsResult:
+        """Return a page of prompts; ``cursor`` is as in :meth:`list_tools`."""
+        result: sansmcp.schema.ListPromptsResult = await self.call(
+            *typed_results.PROMPTS.page(cursor)
+        )
+        return result
 
-        async def get_prompt(
-            self, name: str, arguments: Mapping[str, str] | None = None
-        ) -> sansmcp.schema.GetPromptResult: ...
+    async def get_prompt(
+        self, name: str, arguments: Mapping[str, str] | None = None
+    ) -> sansmcp.schema.GetPromptResult:
+        """Return the messages of a prompt for these arguments."""
+        result: sansmcp.schema.GetPromptResult = await self.call(*prompt_call(name, arguments))
+        return result
+
+    async def ping(self, **settings: Unpack[sansmcp.CallSettings]) -> Any:
+        """Check that the server responds; the content of the result does not matter.
+
+        2026-07-28 has no ``ping``, so this sends ``server/discover`` there.
+        """
+        return await self.call(ping_method(self.connected.version), **settings)
 
     def tools(self) -> AsyncGenerator[sansmcp.schema.Tool, None]:
         """Iterate over all tools; each page is requested when it is needed.
@@ -310,7 +304,7 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
         """
         sansmcp.skills.check_declared(self.connected.capabilities)
         async for entry in self._items(sansmcp.skills.SKILLS):
-            yield sansmcp.skills.skill_of(entry, self.core.target)
+            yield sansmcp.skills.skill_of(entry, self._driver.core.target)
 
     async def get_skill(self, uri: str) -> sansmcp.Skill:
         """Return the skill of a URI, which need not be listed, as it is now.
@@ -321,7 +315,7 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
         """
         sansmcp.skills.check_declared(self.connected.capabilities)
         result = await self.call(*sansmcp.skills.get_request(uri))
-        return sansmcp.skills.skill_in(result, self.core.target)
+        return sansmcp.skills.skill_in(result, self._driver.core.target)
 
     async def read_skill(self, skill: sansmcp.Skill, path: str | None = None) -> str | bytes:
         """Read a file of a skill, and verify that it is what the entry says.
@@ -347,7 +341,7 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
         """
         from .._frontmatter import parse_frontmatter
 
-        uri = sansmcp.skills.file_uri(skill, path, self.core.target)
+        uri = sansmcp.skills.file_uri(skill, path, self._driver.core.target)
         return sansmcp.skills.verified(skill, uri, await self.read_resource(uri), parse_frontmatter)
 
     async def _items(self, listing: typed_results.Listing) -> AsyncGenerator[Any, None]:
@@ -367,51 +361,50 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
         """Call a tool, and return a handle as soon as the server has made a task of the call.
 
         The server alone decides whether it does; otherwise the handle holds the result. If the
-        handle has an id, the call outlives this client. The arguments and exceptions are those of
-        :meth:`call_tool`.
+        handle has an id, the call outlives this client: store that, and get the handle again with
+        :meth:`task`. :meth:`call_tool` follows tasks as well, but cancels them with its caller. The
+        arguments and exceptions are those of :meth:`call_tool`.
         """
-        self._check_loop()
-        pending = _CallResult(self._loop)
-        handle = self.begin_task(pending, name, arguments, on_progress, settings)
-        return self.handle_of(await self._result_of(handle, pending))
+        call = tool_call(name, arguments)
+        result = await self._driver.call(*call, on_progress, settings, detach=True)
+        return TaskHandle(self._driver, task_id_of(result), result)
 
-    async def wait_for_task(
-        self,
-        task: TaskHandle,
-        *,
-        on_progress: OnProgress[Awaitable[None]] | None = None,
-        timeout: float | None = None,
-        total_timeout: float | None = None,
-    ) -> Any:
-        """Wait for the result of a handle; ``task.result()`` calls this."""
-        self._check_loop()
-        if task.id is None:
-            return task.value
-        pending = _CallResult(self._loop)
-        handle = self.begin_attach(pending, task.id, on_progress, timeout, total_timeout)
-        return await self._result_of(handle, pending)
+    def task(self, task_id: str) -> TaskHandle:
+        """Return the handle of a task that was started before, by this client or another one.
 
-    async def _result_of(self, handle: int, pending: _CallResult) -> Any:
-        """Wait for the result of a call, and await its progress reports meanwhile."""
-        try:
-            while (report := await pending.next_report()) is not None:
-                try:
-                    await report
-                finally:
-                    self._reports_done(1)
-            return pending.result()
-        finally:
-            self._reports_done(pending.drop())
-            self.abandon_call(handle)
+        Nothing is sent. An id is valid at the server that made it, for the same user.
+
+        Raises:
+            LocalProtocolError: ``task_id`` is not a string, such as the None of a handle that holds
+                its result.
+        """
+        check_type(str, task_id=task_id)
+        return TaskHandle(self._driver, task_id)
 
     async def notify(
         self, method: str, params: Params | None = None, *, meta: Mapping[str, Any] | None = None
     ) -> None:
-        """Send a notification. Raises LocalProtocolError if it cannot be sent."""
-        self._check_loop()
-        self.core.notify(method, params, meta=meta, now=self._loop.now())
-        self.run_pending()
-        await self._loop.checkpoint()
+        """Send a notification. The event MessageUndelivered reports that it did not arrive.
+
+        Args:
+            method, params: the JSON-RPC notification.
+            meta: further members of ``_meta``.
+
+        Raises:
+            LocalProtocolError: the notification cannot be sent; see :meth:`sansmcp.Client.notify`.
+        """
+        await self._driver.notify(method, params, meta)
+
+    async def complete_login(self, url: str) -> bool:
+        """Continue a login that the event AuthorizationNeeded asked for.
+
+        Args:
+            url: where the authorization server has sent the browser.
+
+        Returns:
+            False if the URL does not belong to the login; it is ignored then.
+        """
+        return await self._driver.complete_login(url)
 
     def events(self) -> AsyncGenerator[ClientEvent, None]:
         """Iterate over events that belong to no call: notifications, reconnections, a lost session.
@@ -420,210 +413,15 @@ class Client(sansmcp.ClientDriver[Awaitable[Any], Awaitable[None]]):
         are queued, the client stops reading from the server until some are consumed. So keep
         iterating until the client is closed, which ends the iterator, or close the generator.
         """
-        self.keeps_events = True
-        return self._next_events()
-
-    async def _next_events(self) -> AsyncGenerator[ClientEvent, None]:
-        try:
-            while self._events or not self._is_closed.is_done:
-                event = self.next_unclaimed_event()
-                if event is not None:
-                    yield event
-                else:
-                    await self._scheduler.state_changed.wait()
-        finally:
-            self.keeps_events = False
-            self._events.clear()
-            self.run_pending()
+        return self._driver.events()
 
     async def aclose(self) -> None:
-        """End the session. Calls in flight fail with RequestCancelled. May be called twice."""
-        self._check_loop()
-        self.begin_close()
-        await self._is_closed.wait()
-        await self._all_saved()
+        """End the session. Calls in flight fail with RequestCancelled. May be called twice.
 
-    def _check_loop(self) -> None:
-        if not self._loop.is_here():
-            raise sansmcp.LocalProtocolError("The client belongs to another event loop, or thread")
-
-    # For adapters
-
-    @property
-    def is_paused(self) -> bool:
-        """True while reading from the server is paused until the application catches up."""
-        return super().is_paused or self._reports >= self.core.limits.max_queued_events
-
-    def on_progress_returned(self, pending: sansmcp.PendingResult, result: Any) -> None:
-        """Pass an awaitable of ``on_progress`` to the task that made the call."""
-        if inspect.isawaitable(result):
-            assert isinstance(pending, _CallResult)
-            self._reports += 1
-            pending.add(result)
-
-    def _reports_done(self, count: int) -> None:
-        was_paused = self.is_paused
-        self._reports -= count
-        if was_paused and not self.is_paused:
-            self.run_pending()  # more can be read
-
-    async def _open(self) -> None:
-        """Do the handshake. Raises CallError if it fails."""
-        self.begin_session()
-        try:
-            await self._is_open.wait()
-        except Exception:
-            await self._all_saved()
-            raise
-
-    async def _revoke(self) -> None:
-        """Revoke and delete the stored tokens, instead of a handshake."""
-        self.begin_log_out()
-        await self._is_closed.wait()
-        await self._all_saved()
-        self._is_open.result()
-
-    def run_pending(self) -> None:
-        if self._is_over:
-            return
-        super().run_pending()
-        self._scheduler.reschedule()
-
-    def _let_go(self) -> None:
-        """Close the machine, fail the calls that still wait, and stop the timer."""
-        self.begin_close()
-        self._is_over = True
-        self._is_closed.set_result()
-        self._scheduler.stop()
-
-    @abc.abstractmethod
-    def _run(self, work: Coroutine[Any, Any, None]) -> Task:
-        """Run a coroutine in a task, which ends with the client."""
-
-    def now(self) -> float:
-        return self._loop.now()
-
-    def handle_event(self, event: ClientEvent) -> None:
-        match event:
-            case ServerRequestCancelled(request_id) if request_id in self._answering:
-                super().handle_event(event)
-                _, task = self._answering.pop(request_id)
-                task.cancel()
-            case _:
-                super().handle_event(event)
-
-    def respond_result(self, request: sansmcp.ServerRequest, result: Any) -> None:
-        """Respond at once, or in a task if the request handler is async."""
-        if inspect.isawaitable(result):
-            task = self._run(self._respond_later(request, result))
-            self._answering[request.id] = request, task
-        else:
-            super().respond_result(request, result)
-
-    async def _respond_later(self, request: sansmcp.ServerRequest, result: Awaitable[Any]) -> None:
-        try:
-            super().respond_result(request, await result)
-        except Exception as error:
-            self.respond_exception(request, error)
-        except BaseException:
-            # Cancelled by the server, which needs no response then, or by the function itself.
-            self.respond_internal_error(request)
-            raise
-        finally:
-            answering, _ = self._answering.get(request.id, (None, None))
-            if answering is request:
-                del self._answering[request.id]
-            self.run_pending()
-
-    def run_login(self, login: Login, url: str) -> None:
-        """Await an async login in a task; call a plain one in a thread."""
-        if inspect.iscoroutinefunction(login):
-            self._run(self._log_in(url, login(url)))
-        else:
-            # A daemon thread: a person who does not log in must not keep the program from ending.
-            arguments = (login, url)
-            threading.Thread(target=self._log_in_thread, args=arguments, daemon=True).start()
-
-    async def _log_in(self, url: str, result: Awaitable[str]) -> None:
-        try:
-            self.login_ended(url, await result)
-        except Exception as error:
-            self.login_ended(url, error)
-        self.run_pending()
-
-    def _log_in_thread(self, login: Login, url: str) -> None:
-        result: Any
-        try:
-            result = login(url)
-        except Exception as error:
-            result = error
-        with suppress(RuntimeError):  # the loop has ended
-            self._loop.run_soon(self._log_in_returned, url, result)
-
-    def _log_in_returned(self, url: str, result: Any) -> None:
-        if inspect.isawaitable(result):
-            self._run(self._log_in(url, result))
-        else:
-            self.login_ended(url, result)
-            self.run_pending()
-
-    def perform_auth(self, effect: AuthEffect) -> None:
-        """Call a storage that may block in a thread: after all that it was called for before."""
-        authorization = self.core.authorization
-        assert authorization is not None
-        is_signing = isinstance(effect, MakeKey | SignJwt)
-        if is_signing or not getattr(authorization.credentials, "may_block", False):
-            super().perform_auth(effect)
-            return
-        if self._storing is None:
-            self._storing = ThreadPool(1)
-        ended = self._loop.event()
-        try:
-            self._storing.submit(partial(self._store_in_thread, effect, ended))
-        except RuntimeError as error:  # the system has no more threads
-            if isinstance(effect, UnlockCredentials):
-                super().perform_auth(effect)  # others wait for the lock, and no thread is left
-            else:
-                self.auth_ended(effect, error)
-            return
-        if not isinstance(effect, LoadCredentials):
-            self._saved = ended
-
-    def _store_in_thread(self, effect: AuthEffect, ended: Event) -> None:
-        try:
-            result = self.auth_result(effect)
-        except BaseException as error:  # such as SystemExit: the login would wait for ever
-            result = RuntimeError(f"the storage of credentials has raised {error!r}")
-        with suppress(RuntimeError):  # the loop has ended
-            self._loop.run_soon(self._stored, effect, result, ended)
-
-    def _stored(self, effect: AuthEffect, result: Any, ended: Event) -> None:
-        self.auth_ended(effect, result)
-        self.run_pending()
-        ended.set()
-
-    async def _all_saved(self) -> None:
-        """Wait for the storage: its thread is a daemon, and ends with the program."""
-        if not await self._loop.within(_SAVE_TIMEOUT, self._wait_until_saved):
-            _logger.warning(
-                "the storage of credentials did not return within %g s, and the client closes "
-                "without waiting for it. If the program ends before it returns, a new token is "
-                "lost, and the next program has to log in again",
-                _SAVE_TIMEOUT,
-            )
-
-    async def _wait_until_saved(self) -> None:
-        while (saved := self._saved) is not None and not saved.is_set():
-            await saved.wait()
-
-    def unexpected(self, error: Exception) -> None:
-        log_unexpected(error)
-
-    def on_first_failure(self, event: Reconnecting) -> None:
-        log_first_failure(event)
-
-    def on_handler_error(self, request: sansmcp.ServerRequest, error: Exception) -> None:
-        _logger.error("the handler of %s failed", escape_controls(request.method), exc_info=error)
+        The server gets ``close_timeout`` seconds to end the session, unless the caller is
+        cancelled.
+        """
+        await self._driver.close()
 
 
 class AwaitableClient(Client):
@@ -640,46 +438,8 @@ class AwaitableClient(Client):
     async def __aenter__(self) -> Self:
         if not self._has_begun:
             self._has_begun = True
-            try:
-                await self._open()
-            except BaseException:
-                await self._leave()
-                raise
+            await self._driver.open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
-
-    async def log_out(self) -> None:
-        """Revoke and delete the stored tokens, instead of the handshake, and close the client.
-
-        The functions of this name call it.
-
-        Raises:
-            AuthorizationFailed: see :func:`sansmcp_asyncio.log_out`.
-        """
-        try:
-            await self._revoke()
-        finally:
-            await self._leave()
-
-    async def aclose(self) -> None:
-        """End the session. Calls in flight fail with RequestCancelled. May be called twice.
-
-        The server gets ``close_timeout`` seconds to end the session, unless the caller is
-        cancelled.
-        """
-        self._check_loop()
-        try:
-            await super().aclose()
-        finally:
-            await self._leave()
-
-    async def _leave(self) -> None:
-        """Fail the calls that still wait, and end all tasks."""
-        self._let_go()
-        await self._end()
-
-    @abc.abstractmethod
-    async def _end(self) -> None:
-        """End all tasks, even if cancelled, and release all resources. May be called twice."""

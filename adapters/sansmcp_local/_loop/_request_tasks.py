@@ -1,4 +1,4 @@
-"""The common part of clients on an asynchronous HTTP library: a task for each HTTP request."""
+"""Drivers of clients on an asynchronous HTTP library: a task for each HTTP request."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import sansmcp
 from sansmcp.effects import AbortExchange, OpenExchange, TransportEffect
 from sansmcp.http import ResponsePart
 
-from ._client import AwaitableClient, RequestHandler
+from ._client_driver import LoopClientDriver, RequestHandler
 from ._loops import Task, current_loop
 
 
-class RequestTaskClient(AwaitableClient):
-    """A client with a task for each HTTP request, in which an HTTP library makes it."""
+class RequestTaskDriver(LoopClientDriver):
+    """Drives a client, with a task for each HTTP request, in which an HTTP library makes it."""
 
     def __init__(
         self, core: sansmcp.Client, request_handlers: Mapping[str, RequestHandler] | None
@@ -42,7 +42,7 @@ class RequestTaskClient(AwaitableClient):
         while self.is_paused:
             await self._scheduler.state_changed.wait()
 
-    async def _end(self) -> None:
+    async def end(self) -> None:
         answering = [task for _, task in self._answering.values()]
         for task in (*answering, *self._carrying.values()):
             task.cancel()

@@ -1,57 +1,174 @@
-"""The common parts of blocking clients. The thread that waits runs the machine meanwhile."""
+"""The methods of blocking clients, written once for all of them."""
 
 from __future__ import annotations
 
-import abc
-import inspect
-import logging
-import threading
-import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
-from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, overload
+from collections.abc import Iterator, Mapping
+from typing import Any, Protocol, TypeVar, overload
 
 import sansmcp
-from sansmcp import PendingResult, typed_results
-from sansmcp.auth.options import Login
-from sansmcp.base_client import OnProgress
+from sansmcp import typed_results
+from sansmcp.base_client import (
+    OnProgress,
+    ping_method,
+    prompt_call,
+    resource_call,
+    task_cancellation,
+    task_id_of,
+    tool_call,
+)
 from sansmcp.codecs.conversion import check_convertible
-from sansmcp.drivers.client import RequestHandler
-from sansmcp.events import ClientEvent, Reconnecting
+from sansmcp.errors import check_type
+from sansmcp.events import ClientEvent, Connected
 from sansmcp.messages import Params
-from sansmcp.types import Self, Unpack, escape_controls, shown_call
+from sansmcp.types import Self, Unpack, redact
 
-from .._interrupts import ki_protected, ki_unprotected
-from .._log import log_first_failure, log_unexpected
-
-_logger = logging.getLogger("sansmcp")
+from ._client_driver import ConcurrentClientDriver, PendingCall
 
 Converted = TypeVar("Converted")
 
-TaskHandle: TypeAlias = sansmcp.TaskHandle[Any, None]
+
+class BlockingDriver(Protocol):
+    """Waits for what the methods of a client begin.
+
+    Attributes:
+        core: the machine.
+    """
+
+    core: sansmcp.Client
+
+    @property
+    def connected(self) -> Connected:
+        """The negotiated version, and the server's info, capabilities and instructions."""
+        ...
+
+    @property
+    def is_closed(self) -> bool:
+        """True after the end of the session, however it ended."""
+        ...
+
+    @property
+    def shown(self) -> str:
+        """The state of the client, and the name of the server, for a repr()."""
+        ...
+
+    def call(
+        self,
+        method: str,
+        params: Params | None,
+        on_progress: OnProgress[None] | None,
+        settings: sansmcp.CallSettings,
+        *,
+        detach: bool = False,
+    ) -> Any:
+        """Send a request, and wait for its result; see :meth:`BlockingClient.call`.
+
+        Args:
+            method, params, on_progress, settings: as in :meth:`BlockingClient.call`.
+            detach: return the handle of a task, if the server makes one of the call.
+        """
+
+    def attach(
+        self,
+        task_id: str,
+        on_progress: OnProgress[None] | None,
+        timeout: float | None,
+        total_timeout: float | None,
+    ) -> Any:
+        """Wait for the result of a task; see :meth:`TaskHandle.result`."""
+
+    def notify(self, method: str, params: Params | None, meta: Mapping[str, Any] | None) -> None:
+        """Send a notification. Raises LocalProtocolError if it cannot be sent."""
+
+    def complete_login(self, url: str) -> bool:
+        """Continue a login; see :meth:`BlockingClient.complete_login`."""
+        ...
+
+    def close(self) -> None:
+        """End the session; see :meth:`BlockingClient.close`."""
 
 
-class ThreadClient(sansmcp.ClientDriver[Any, None]):
-    """A blocking client. While a method waits, it runs everything else the client has to do."""
+class TaskHandle:
+    """A call that the server runs as a task, or its result if the server had that at once.
 
-    def __init__(
-        self, core: sansmcp.Client, request_handlers: Mapping[str, RequestHandler] | None
-    ) -> None:
-        self._is_open, self._is_closed = PendingResult(), PendingResult()
-        for method, answer in (request_handlers or {}).items():
-            check_plain(f"request_handlers[{method!r}]", answer)
-        super().__init__(core, request_handlers, self._is_open, self._is_closed)
-        self._request_handlers = {
-            method: _interruptible(answer) for method, answer in self._request_handlers.items()
-        }
-        self._lock = threading.RLock()
+    The task belongs to the server. It goes on if a method of this object is interrupted or times
+    out, and after the client has closed.
+
+    Attributes:
+        id: the id of the task, with which :meth:`BlockingClient.task` of any client of the same
+            server and user gives this object again. None if the result is here already. Keep it out
+            of logs: without authentication it is all that is needed to read the result.
+        value: the result; None if there is an id.
+    """
+
+    def __init__(self, driver: BlockingDriver, id: str | None, value: Any = None) -> None:
+        self._driver = driver
+        self.id = id
+        self.value: Any = value if id is None else None
+
+    def __repr__(self) -> str:
+        return f"TaskHandle(id={redact(self.id)})"
+
+    def result(
+        self,
+        *,
+        on_progress: OnProgress[None] | None = None,
+        timeout: float | None = None,
+        total_timeout: float | None = None,
+    ) -> Any:
+        """Wait for the end of the call, and return its result.
+
+        Args:
+            on_progress, timeout, total_timeout: as in :meth:`BlockingClient.call`.
+
+        Raises:
+            JsonRpcError: the call ended with an error.
+            TaskCancelled: the task was cancelled.
+            TaskLost: the server no longer knows the task.
+            CallError: the wait ended in another way, and the task may go on.
+        """
+        if self.id is None:
+            return self.value
+        return self._driver.attach(self.id, on_progress, timeout, total_timeout)
+
+    def cancel(self) -> Any:
+        """Ask the server to cancel the task; send nothing if the result is here already.
+
+        The task may still end with a result. Raises the exceptions of :meth:`BlockingClient.call`.
+        """
+        if self.id is None:
+            return self.value
+        return self._driver.call(*task_cancellation(self.id), None, {})
+
+
+class BlockingClient:
+    """A blocking client; ``connect()`` makes it. A context manager that closes it."""
+
+    def __init__(self, driver: BlockingDriver) -> None:
+        self._driver = driver
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._driver.shown}>"
+
+    @property
+    def connected(self) -> Connected:
+        """The negotiated version, and the server's info, capabilities and instructions."""
+        return self._driver.connected
+
+    @property
+    def is_closed(self) -> bool:
+        """True after the client was closed, or its connection was lost for good."""
+        return self._driver.is_closed
+
+    @property
+    def has_tools(self) -> bool:
+        """True if the server has declared the capability for tools."""
+        return typed_results.TOOLS.capability in self.connected.capabilities
 
     @overload
     def call(
@@ -75,7 +192,7 @@ class ThreadClient(sansmcp.ClientDriver[Any, None]):
         **settings: Unpack[sansmcp.CallSettings],
     ) -> Converted: ...
 
-    def call(  # pyright: ignore[reportIncompatibleMethodOverride]
+    def call(
         self,
         method: str,
         params: Params | None = None,
@@ -104,13 +221,9 @@ class ThreadClient(sansmcp.ClientDriver[Any, None]):
                 fit ``result_type``.
             LocalProtocolError: an argument is wrong, or another thread uses the client.
         """
-        check_plain("on_progress", on_progress)
         if result_type is not None:
             check_convertible(result_type)
-        with self.using():
-            pending = PendingResult()
-            handle = self.begin_call(pending, method, params, on_progress, settings)
-            result = self._result_of(handle, pending)
+        result = self._driver.call(method, params, on_progress, settings)
         if result_type is None:
             return result
         return typed_results.typed_result(result, result_type, method)
@@ -137,7 +250,7 @@ class ThreadClient(sansmcp.ClientDriver[Any, None]):
         **settings: Unpack[sansmcp.CallSettings],
     ) -> Converted: ...
 
-    def call_tool(  # pyright: ignore[reportIncompatibleMethodOverride]
+    def call_tool(
         self,
         name: str,
         arguments: Mapping[str, Any] | None = None,
@@ -170,30 +283,62 @@ class ThreadClient(sansmcp.ClientDriver[Any, None]):
         """
         if result_type is not None:
             check_convertible(result_type)
-        result = super().call_tool(name, arguments, on_progress=on_progress, **settings)
+        call = tool_call(name, arguments)
+        result = self._driver.call(*call, on_progress, settings)
         if result_type is None:
             return result
         return typed_results.typed_tool_result(result, result_type)
 
-    if TYPE_CHECKING:  # the methods of BaseClient, with the types of their results
+    def list_tools(self, cursor: str | None = None) -> sansmcp.schema.ListToolsResult:
+        """Return a page of tools.
 
-        def list_tools(self, cursor: str | None = None) -> sansmcp.schema.ListToolsResult: ...
+        Pass ``nextCursor`` of the result, if it has one, as ``cursor`` to get the next page. The
+        exceptions are those of :meth:`call`.
+        """
+        page = typed_results.TOOLS.page(cursor)
+        result: sansmcp.schema.ListToolsResult = self.call(*page)
+        return result
 
-        def list_resources(
-            self, cursor: str | None = None
-        ) -> sansmcp.schema.ListResourcesResult: ...
+    def list_resources(self, cursor: str | None = None) -> sansmcp.schema.ListResourcesResult:
+        """Return a page of resources; ``cursor`` is as in :meth:`list_tools`."""
+        result: sansmcp.schema.ListResourcesResult = self.call(
+            *typed_results.RESOURCES.page(cursor)
+        )
+        return result
 
-        def list_resource_templates(
-            self, cursor: str | None = None
-        ) -> sansmcp.schema.ListResourceTemplatesResult: ...
+    def list_resource_templates(
+        self, cursor: str | None = None
+    ) -> sansmcp.schema.ListResourceTemplatesResult:
+        """Return a page of resource templates; ``cursor`` is as in :meth:`list_tools`."""
+        result: sansmcp.schema.ListResourceTemplatesResult = self.call(
+            *typed_results.RESOURCE_TEMPLATES.page(cursor)
+        )
+        return result
 
-        def list_prompts(self, cursor: str | None = None) -> sansmcp.schema.ListPromptsResult: ...
+    def read_resource(self, uri: str) -> sansmcp.schema.ReadResourceResult:
+        """Return the contents of a resource."""
+        result: sansmcp.schema.ReadResourceResult = self.call(*resource_call(uri))
+        return result
 
-        def read_resource(self, uri: str) -> sansmcp.schema.ReadResourceResult: ...
+    def list_prompts(self, cursor: str | None = None) -> sansmcp.schema.ListPromptsResult:
+        """Return a page of prompts; ``cursor`` is as in :meth:`list_tools`."""
+        page = typed_results.PROMPTS.page(cursor)
+        result: sansmcp.schema.ListPromptsResult = self.call(*page)
+        return result
 
-        def get_prompt(
-            self, name: str, arguments: Mapping[str, str] | None = None
-        ) -> sansmcp.schema.GetPromptResult: ...
+    def get_prompt(
+        self, name: str, arguments: Mapping[str, str] | None = None
+    ) -> sansmcp.schema.GetPromptResult:
+        """Return the messages of a prompt for these arguments."""
+        result: sansmcp.schema.GetPromptResult = self.call(*prompt_call(name, arguments))
+        return result
+
+    def ping(self, **settings: Unpack[sansmcp.CallSettings]) -> Any:
+        """Check that the server responds; the content of the result does not matter.
+
+        2026-07-28 has no ``ping``, so this sends ``server/discover`` there.
+        """
+        return self.call(ping_method(self.connected.version), **settings)
 
     def tools(self) -> Iterator[sansmcp.schema.Tool]:
         """Iterate over all tools; each page is requested when it is needed.
@@ -223,7 +368,7 @@ class ThreadClient(sansmcp.ClientDriver[Any, None]):
         """
         sansmcp.skills.check_declared(self.connected.capabilities)
         for entry in self._items(sansmcp.skills.SKILLS):
-            yield sansmcp.skills.skill_of(entry, self.core.target)
+            yield sansmcp.skills.skill_of(entry, self._driver.core.target)
 
     def get_skill(self, uri: str) -> sansmcp.Skill:
         """Return the skill of a URI, which need not be listed, as it is now.
@@ -234,7 +379,7 @@ class ThreadClient(sansmcp.ClientDriver[Any, None]):
         """
         sansmcp.skills.check_declared(self.connected.capabilities)
         result = self.call(*sansmcp.skills.get_request(uri))
-        return sansmcp.skills.skill_in(result, self.core.target)
+        return sansmcp.skills.skill_in(result, self._driver.core.target)
 
     def read_skill(self, skill: sansmcp.Skill, path: str | None = None) -> str | bytes:
         """Read a file of a skill, and verify that it is what the entry says.
@@ -260,7 +405,7 @@ class ThreadClient(sansmcp.ClientDriver[Any, None]):
         """
         from .._frontmatter import parse_frontmatter
 
-        uri = sansmcp.skills.file_uri(skill, path, self.core.target)
+        uri = sansmcp.skills.file_uri(skill, path, self._driver.core.target)
         return sansmcp.skills.verified(skill, uri, self.read_resource(uri), parse_frontmatter)
 
     def _items(self, listing: typed_results.Listing) -> Iterator[Any]:
@@ -279,162 +424,65 @@ class ThreadClient(sansmcp.ClientDriver[Any, None]):
         """Call a tool, and return a handle as soon as the server has made a task of the call.
 
         The server alone decides whether it does; otherwise the handle holds the result. If the
-        handle has an id, the call outlives this client. The arguments and exceptions are those of
-        :meth:`call_tool`.
+        handle has an id, the call outlives this client: store that, and get the handle again with
+        :meth:`task`. :meth:`call_tool` follows tasks as well, but cancels them with its caller. The
+        arguments and exceptions are those of :meth:`call_tool`.
         """
-        check_plain("on_progress", on_progress)
-        with self.using():
-            pending = PendingResult()
-            handle = self.begin_task(pending, name, arguments, on_progress, settings)
-            return self.handle_of(self._result_of(handle, pending))
+        call = tool_call(name, arguments)
+        result = self._driver.call(*call, on_progress, settings, detach=True)
+        return TaskHandle(self._driver, task_id_of(result), result)
 
-    def wait_for_task(
-        self,
-        task: TaskHandle,
-        *,
-        on_progress: OnProgress[None] | None = None,
-        timeout: float | None = None,
-        total_timeout: float | None = None,
-    ) -> Any:
-        """Wait for the result of a handle; ``task.result()`` calls this."""
-        check_plain("on_progress", on_progress)
-        if task.id is None:
-            return task.value
-        with self.using():
-            pending = PendingResult()
-            handle = self.begin_attach(pending, task.id, on_progress, timeout, total_timeout)
-            return self._result_of(handle, pending)
+    def task(self, task_id: str) -> TaskHandle:
+        """Return the handle of a task that was started before, by this client or another one.
 
-    def _result_of(self, handle: int, pending: PendingResult) -> Any:
-        """Wait for the result of a call."""
-        try:
-            self.wait(lambda: pending.is_done)
-        finally:
-            self.abandon_call(handle)
-            self.flush()
-        return pending.result()
+        Nothing is sent. An id is valid at the server that made it, for the same user.
+
+        Raises:
+            LocalProtocolError: ``task_id`` is not a string, such as the None of a handle that holds
+                its result.
+        """
+        check_type(str, task_id=task_id)
+        return TaskHandle(self._driver, task_id)
 
     def notify(
         self, method: str, params: Params | None = None, *, meta: Mapping[str, Any] | None = None
     ) -> None:
-        """Send a notification. Raises LocalProtocolError if it cannot be sent."""
-        with self.using():
-            self.core.notify(method, params, meta=meta, now=time.monotonic())
-            self.flush()
+        """Send a notification. The event MessageUndelivered reports that it did not arrive.
 
-    @abc.abstractmethod
+        Args:
+            method, params: the JSON-RPC notification.
+            meta: further members of ``_meta``.
+
+        Raises:
+            LocalProtocolError: the notification cannot be sent; see :meth:`sansmcp.Client.notify`.
+        """
+        self._driver.notify(method, params, meta)
+
+    def complete_login(self, url: str) -> bool:
+        """Continue a login that the event AuthorizationNeeded asked for.
+
+        Args:
+            url: where the authorization server has sent the browser.
+
+        Returns:
+            False if the URL does not belong to the login; it is ignored then.
+        """
+        return self._driver.complete_login(url)
+
     def close(self) -> None:
         """End the session. Calls in flight fail with RequestCancelled. May be called twice.
 
         Returns after ``close_timeout`` seconds at the latest, whatever the server does.
         """
-
-    # For adapters
-
-    def using(self) -> AbstractContextManager[None]:
-        """Lock the machine. KeyboardInterrupt is delayed to the end of the block, or to a wait.
-
-        Raises:
-            LocalProtocolError: another thread is using the client.
-        """
-        return ki_protected(self._lock)
-
-    def open(self) -> Self:
-        """Do the handshake. ``connect()`` calls this.
-
-        Raises:
-            CallError: the handshake failed, and the client is closed.
-        """
-        try:
-            with self.using():
-                self.begin_session()
-                self.wait(lambda: self._is_open.is_done)
-                self._is_open.result()
-                self.flush()
-        except BaseException:
-            self.close()
-            raise
-        return self
-
-    def log_out(self) -> None:
-        """Revoke and delete the stored tokens, instead of :meth:`open`, and close the client.
-
-        Raises:
-            AuthorizationFailed: see :func:`sansmcp_blocking.log_out`, which calls this.
-        """
-        try:
-            with self.using():
-                self.begin_log_out()
-                self.wait(lambda: self._is_open.is_done)
-                self._is_open.result()
-        finally:
-            self.close()
-
-    @abc.abstractmethod
-    def wait(self, is_done: Callable[[], bool]) -> object:
-        """Run the client until ``is_done()`` is true.
-
-        An exception of a request handler is sent to the server as an error.
-        """
-
-    @abc.abstractmethod
-    def flush(self) -> None:
-        """Wait until everything is sent."""
-
-    def now(self) -> float:
-        return time.monotonic()
-
-    def run_login(self, login: Login, url: str) -> None:
-        """Call the function, which can be interrupted while it waits for a person."""
-        with ki_unprotected():
-            result = login(url)
-        self.login_ended(url, result)
-
-    def unexpected(self, error: Exception) -> None:
-        log_unexpected(error)
-
-    def on_first_failure(self, event: Reconnecting) -> None:
-        log_first_failure(event)
-
-    def on_handler_error(self, request: sansmcp.ServerRequest, error: Exception) -> None:
-        _logger.error("the handler of %s failed", escape_controls(request.method), exc_info=error)
+        self._driver.close()
 
 
-class PendingCall(PendingResult):
-    """A call in flight; :meth:`ConcurrentClient.start_call` returns it."""
-
-    handle: int
-
-    def __init__(self, client: ConcurrentClient, method: str, params: Params | None) -> None:
-        super().__init__()
-        self._client = client
-        self._what = method, params
-
-    def __repr__(self) -> str:
-        return f"<PendingCall {shown_call(*self._what)}{' ended' if self.is_done else ''}>"
-
-    def result(self, timeout: float | None = None) -> Any:
-        """Wait for the end of the call, and return its result.
-
-        Args:
-            timeout: seconds to wait; None to wait without a limit.
-
-        Raises:
-            CallError: the call failed.
-            TimeoutError: the call has not ended after ``timeout`` seconds. It goes on.
-        """
-        if not self._client.wait(lambda: self.is_done, timeout):
-            raise TimeoutError(f"The call has not ended in {timeout} seconds")
-        self._client.flush()  # after a timeout this sends the cancellation
-        return super().result()
-
-    def cancel(self) -> None:
-        """Cancel the call: it fails with RequestCancelled, and the server is notified."""
-        self._client.cancel(self)
-
-
-class ConcurrentClient(ThreadClient):
+class ConcurrentClient(BlockingClient):
     """A blocking client that can have several requests in flight at once."""
+
+    def __init__(self, driver: ConcurrentClientDriver) -> None:
+        super().__init__(driver)
+        self._calls = driver
 
     def start_call(
         self,
@@ -449,24 +497,7 @@ class ConcurrentClient(ThreadClient):
         Several calls can be in flight at once. All of them go on while any method waits. The
         arguments are those of :meth:`call`.
         """
-        check_plain("on_progress", on_progress)
-        with self.using():
-            pending = PendingCall(self, method, params)
-            pending.handle = self.begin_call(pending, method, params, on_progress, settings)
-            try:
-                self.flush()
-            except BaseException:
-                pending.cancel()
-                raise
-            return pending
-
-    def cancel(self, pending: PendingCall) -> None:
-        """Cancel a call, as :meth:`PendingCall.cancel` does."""
-        with self.using():
-            if pending.handle in self._pending_calls:
-                self._pending_calls[pending.handle].on_progress = None  # its reports are not wanted
-                self.core.cancel(pending.handle, now=time.monotonic())
-                self.flush()
+        return self._calls.start_call(method, params, on_progress, settings)
 
     def events(self, timeout: float | None = None) -> Iterator[ClientEvent]:
         """Iterate over events that belong to no call: notifications, reconnections, a lost session.
@@ -479,53 +510,4 @@ class ConcurrentClient(ThreadClient):
             timeout: seconds to wait for each event before the iterator ends; 0 to get only the
                 events that are queued already; None to wait until the client is closed.
         """
-        self.keeps_events = True
-        return iter(partial(self._next_event, timeout), None)
-
-    def close(self) -> None:
-        with self.using():
-            try:
-                self.begin_close()
-                self.wait(lambda: self._is_closed.is_done)
-            finally:
-                self._is_closed.set_result()  # also where the wait was interrupted
-                self.free()
-
-    # For adapters
-
-    @abc.abstractmethod
-    def free(self) -> None:
-        """Abort what runs, and release all resources. May be called twice."""
-
-    def _next_event(self, timeout: float | None) -> ClientEvent | None:
-        with self.using():
-            if not self._events:
-                self.wait(lambda: bool(self._events) or self._is_closed.is_done, timeout)
-            return self.next_unclaimed_event()
-
-    @abc.abstractmethod
-    def wait(self, is_done: Callable[[], bool], timeout: float | None = None) -> bool:
-        """Run the client until ``is_done()`` is true, or ``timeout`` seconds have passed.
-
-        Returns:
-            The last result of ``is_done()``.
-        """
-
-
-def _interruptible(answer: RequestHandler) -> RequestHandler:
-    """Wrap a function of the application so that KeyboardInterrupt may stop it."""
-
-    def give(request: sansmcp.ServerRequest) -> Mapping[str, Any]:
-        with ki_unprotected():
-            return answer(request)
-
-    return give
-
-
-def check_plain(name: str, function: object) -> None:
-    """Raise LocalProtocolError for an async function: no event loop is there to await it."""
-    if inspect.iscoroutinefunction(function):
-        raise sansmcp.LocalProtocolError(
-            f"{name} is an async function, and this client blocks; use def, or connect() of "
-            "sansmcp_asyncio or sansmcp_trio"
-        )
+        return self._calls.events(timeout)

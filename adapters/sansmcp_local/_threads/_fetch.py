@@ -20,7 +20,8 @@ from .._client import new_client
 from .._failures import connect_failure
 from .._interrupts import interrupts_kept, ki_unprotected, wait_in_parts
 from .._options import explains
-from ._client import ConcurrentClient, check_plain
+from ._client import ConcurrentClient
+from ._client_driver import ConcurrentClientDriver, check_plain
 from ._thread_pool import ThreadPool
 
 Fetch: TypeAlias = Callable[
@@ -109,6 +110,10 @@ class FetchClient(ConcurrentClient):
     All methods may be called from any thread. Each HTTP request and each request handler runs in a
     thread of its own, so both may block. One more thread watches the deadlines.
     """
+
+
+class _Driver(ConcurrentClientDriver):
+    """Drives a client on a ``fetch`` function."""
 
     def __init__(
         self,
@@ -282,7 +287,9 @@ def connect_fetch(
     """
     _check_url(url)
     check_plain("fetch", fetch)
-    return FetchClient(new_client(url, **settings), fetch, request_handlers).open()
+    driver = _Driver(new_client(url, **settings), fetch, request_handlers)
+    driver.open()
+    return FetchClient(driver)
 
 
 def _check_url(url: object) -> None:

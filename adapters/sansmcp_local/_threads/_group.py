@@ -15,12 +15,12 @@ from sansmcp.types import Self, Unpack
 from .._client import ConnectSettings
 from .._mcp_servers import ServerGroup
 from .._server_files import ConfiguredServer
-from ._client import ThreadClient
+from ._client import BlockingClient
 
 Converted = TypeVar("Converted")
 
 
-class ThreadClientGroup(ServerGroup[ThreadClient]):
+class ThreadClientGroup(ServerGroup[BlockingClient]):
     """The servers of an ``mcpServers`` file: ``with ClientGroup(file) as group:``.
 
     The block begins with connecting to them one after the other, so that Ctrl-C interrupts it as
@@ -32,7 +32,7 @@ class ThreadClientGroup(ServerGroup[ThreadClient]):
     @abstractmethod
     def _connect(
         self, server: ConfiguredServer, settings: ConnectSettings
-    ) -> AbstractContextManager[ThreadClient]:
+    ) -> AbstractContextManager[BlockingClient]:
         """Call ``connect()`` of the adapter."""
 
     def __enter__(self) -> Self:
