@@ -16,6 +16,7 @@ import attrs
 import sansmcp
 from sansmcp.client.options import command_of
 from sansmcp.errors import check_settings, check_type
+from sansmcp.http11.message_parser import parser_of
 from sansmcp.http11.proxy import Proxies
 from sansmcp.types import STDIO, STDIO_V2, Unpack, Value, hide_credentials
 
@@ -124,8 +125,10 @@ def client_parts(target: str | Sequence[str], **settings: Unpack[ConnectSettings
         )
     kind = pipe_client() if options.transport == STDIO_V2 else sansmcp.Client
     core = _new_client(kind, target, **rest)
-    if isinstance(target, str) and sansmcp.Url.parse(target).socket_path is not None:
-        check_unix_sockets()
+    if isinstance(target, str):
+        parser_of(core.http11)  # is imported here, and not by the first connection
+        if sansmcp.Url.parse(target).socket_path is not None:
+            check_unix_sockets()
     context = tls_context(options.ssl_context, options.ca_file, options.cert)
     return ClientParts(core, context, proxies_of(options.proxy), process)
 

@@ -10,9 +10,8 @@ from ..client.client import Client
 from ..codecs.http11_framing import encode_head
 from ..effects import OpenExchange
 from ..errors import LocalProtocolError, RemoteProtocolError
-from ..h11_parser import HTTP11
 from ..http import BodyEnd, ConnectionLost, ResponseHead, Unsent, Url
-from .message_parser import ResponseParser
+from .message_parser import ResponseParser, parser_of
 from .proxy import PROXY_AUTHENTICATION_REQUIRED, Proxy
 
 _REFUSALS = (401, 403, PROXY_AUTHENTICATION_REQUIRED)
@@ -44,8 +43,8 @@ class ClientConnection:
         self.peer = ""
         """The IP address at the other end, set by the driver when the connection is open."""
         self._client = client
-        http11 = client.http11 or HTTP11
-        self._reader = ResponseParser(http11.read_response_head, client.limits.max_head_bytes)
+        read_head = parser_of(client.http11).read_response_head
+        self._reader = ResponseParser(read_head, client.limits.max_head_bytes)
         self._exchange: int | None = None
         self._is_lost = False
         self._is_tunnelled = False

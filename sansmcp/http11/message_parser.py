@@ -15,7 +15,7 @@ import attrs
 from ..codecs.headers import get_all, options
 from ..errors import RemoteProtocolError
 from ..http import BodyData, BodyEnd, RequestHead, ResponseHead
-from ..http11_parser import HeadParser, malformed
+from ..http11_parser import HeadParser, Http11Parser, malformed
 from .known_head import KnownHead
 
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
@@ -39,6 +39,18 @@ _MOST_MISSES = 8
 """After so many heads in a row that differ, e.g. by a trace, a connection keeps none any more."""
 
 _Head = TypeVar("_Head", bound=RequestHead | ResponseHead)
+
+
+def parser_of(http11: Http11Parser | None) -> Http11Parser:
+    """Return the parser of heads that a setting ``http11`` names; None for h11.
+
+    A client with another parser, or on pipes, does without ``h11``, so it is imported here.
+    """
+    if http11 is not None:
+        return http11
+    from ..h11_parser import HTTP11
+
+    return HTTP11
 
 
 def head_too_large(what: str) -> RemoteProtocolError:

@@ -28,7 +28,7 @@ from ..codecs.http11_framing import encode_head
 from ..errors import LocalProtocolError, RemoteProtocolError
 from ..http import ResponseHead, Url
 from ..types import Value, escape_controls, hide_credentials
-from .message_parser import ResponseParser
+from .message_parser import ResponseParser, parser_of
 
 PROXY_AUTHENTICATION_REQUIRED = 407
 
@@ -301,11 +301,9 @@ class Tunnel:
 
     def __init__(self, proxy: Proxy, url: Url) -> None:
         """``url``: of the server."""
-        from ..h11_parser import HTTP11  # a client without a tunnel does without it
-
         host = f"[{url.host}]" if ":" in url.host else url.host
         self._proxy, self._target = proxy, f"{host}:{url.port}"
-        self._parser = _ConnectParser(HTTP11.read_response_head, _MAX_HEAD_BYTES)
+        self._parser = _ConnectParser(parser_of(None).read_response_head, _MAX_HEAD_BYTES)
         self._received = 0
         target = self._target.encode()
         headers = ((b"host", target), *proxy.headers)

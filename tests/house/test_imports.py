@@ -45,7 +45,6 @@ MACHINE = {
     "input_required",
     "http11_parser",
 }
-CONNECTION = {"h11_parser", "http11"}
 SERVER = {"authentication", "protected_resource", "security", "server", "shares"}
 
 BRINGS = {
@@ -53,8 +52,11 @@ BRINGS = {
     "from sansmcp import SseDecoder": VOCABULARY,
     "from sansmcp import Client": VOCABULARY | MACHINE | {"auth", "client"},
     "from sansmcp import Server": VOCABULARY | MACHINE | SERVER,
-    "from sansmcp import ClientConnection": VOCABULARY | MACHINE | CONNECTION | {"auth", "client"},
-    "from sansmcp import ServerConnection": VOCABULARY | MACHINE | CONNECTION | SERVER,
+    "from sansmcp import ClientConnection": VOCABULARY | MACHINE | {"auth", "client", "http11"},
+    "from sansmcp import ServerConnection": VOCABULARY
+    | MACHINE
+    | SERVER
+    | {"h11_parser", "http11"},
     "import sansmcp_blocking": VOCABULARY,
 }
 """The parts of the core that are there after an import, and no others."""
