@@ -8,7 +8,7 @@ from __future__ import annotations
 import abc
 import re
 from collections.abc import Iterator, Sequence
-from typing import Generic, TypeVar
+from typing import Generic
 
 import attrs
 
@@ -16,7 +16,7 @@ from ..codecs.headers import get_all, options
 from ..errors import RemoteProtocolError
 from ..http import BodyData, BodyEnd, RequestHead, ResponseHead
 from ..http11_parser import HeadParser, Http11Parser, malformed
-from .known_head import KnownHead
+from .known_head import Head, KnownHead, remember
 
 _END_OF_HEAD = re.compile(rb"\n\r?\n")
 _END_OF_LINE = re.compile(rb"\n")
@@ -37,8 +37,6 @@ _HEADS_TO_WAIT = 2
 
 _MOST_MISSES = 8
 """After so many heads in a row that differ, e.g. by a trace, a connection keeps none any more."""
-
-_Head = TypeVar("_Head", bound=RequestHead | ResponseHead)
 
 
 def parser_of(http11: Http11Parser | None) -> Http11Parser:
@@ -105,10 +103,19 @@ class _Buffer:
         return 0
 
 
-class _Parser(abc.ABC, Generic[_Head]):
+class _Parser(abc.ABC, Generic[Head]):
     """Parses the bytes of one connection into the parts of its messages."""
 
-    def __init__(self, read_head: HeadParser[_Head], limit: int) -> None:
+    is_http_1_1 = True
+    """True if the last message was of HTTP/1.1, False for 1.0."""
+    is_repeated = False
+    """True if the last head was the one before with another length or name, or with the same."""
+    _known: KnownHead[Head] | None = None
+    """The last head that was parsed."""
+    _misses = 0
+    """Heads in a row that were not repeated."""
+
+    def __init__(self, read_head: HeadParser[Head], limit: int) -> None:
         """``limit``: the most bytes of a head."""
         self._read_head = read_head
         self._buffer = _Buffer(limit)
@@ -119,7 +126,7 @@ class _Parser(abc.ABC, Generic[_Head]):
         self._buffer.waiting += data
         self._buffer.is_closed = not data
 
-    def next_part(self) -> _Head | BodyData | BodyEnd | None:
+    def next_part(self) -> Head | BodyData | BodyEnd | None:
         """Return the next part of a message; None if more bytes are needed.
 
         Raises RemoteProtocolError (``malformed_http``, ``head_too_large``) if the bytes are not
@@ -134,23 +141,27 @@ class _Parser(abc.ABC, Generic[_Head]):
         return BodyData(data) if data else None
 
     @abc.abstractmethod
-    def _next_head(self) -> _Head | None:
+    def _next_head(self) -> Head | None:
         """Return the next head and prepare to parse its body; None if more bytes are needed."""
+
+    def _head_of(self, data: bytes) -> Head:
+        """Return what the bytes of a head say. They are parsed, unless the last one is repeated."""
+        known = None if self._known is None else self._known.read(data)
+        self.is_repeated = known is not None
+        if known is not None:
+            self._misses = 0
+            return known
+        self._misses += 1
+        head, self.is_http_1_1 = self._read_head(data)
+        self._known = remember(data, head) if self._misses < _MOST_MISSES else None
+        return head
 
 
 class RequestParser(_Parser[RequestHead]):
     """Parses the requests that a server reads."""
 
-    is_http_1_1 = True
-    """True if the last request was of HTTP/1.1, False for 1.0."""
-    is_repeated = False
-    """True if the last head was the one before with another length or name, or with the same."""
-    _known: KnownHead | None = None
-    """The last head that was parsed."""
     _length: int | None = None
     """Bytes of the body of the last request; None if it comes in chunks."""
-    _misses = 0
-    """Heads in a row that were not repeated."""
     _refused = b""
     """The bytes of a whole head that was refused."""
 
@@ -181,7 +192,7 @@ class RequestParser(_Parser[RequestHead]):
         if not data:
             return None
         try:
-            head = self._repeated(data) or self._parsed(data)
+            head = self._head_of(data)
             lengths = head.values(b"content-length")
             if codings := head.values(b"transfer-encoding"):
                 self._length = None
@@ -221,17 +232,6 @@ class RequestParser(_Parser[RequestHead]):
         self._body = None
         return self._buffer.take(self._length) if self._length else b""
 
-    def _repeated(self, data: bytes) -> RequestHead | None:
-        head = None if self._known is None else self._known.read(data)
-        self.is_repeated = head is not None
-        self._misses = 0 if self.is_repeated else self._misses + 1
-        return head
-
-    def _parsed(self, data: bytes) -> RequestHead:
-        head, self.is_http_1_1 = self._read_head(data)
-        self._known = KnownHead.of(data, head) if self._misses < _MOST_MISSES else None
-        return head
-
 
 class ResponseParser(_Parser[ResponseHead]):
     """Parses the responses that a client reads, and skips interim responses."""
@@ -246,9 +246,10 @@ class ResponseParser(_Parser[ResponseHead]):
     def _next_head(self) -> ResponseHead | None:
         while data := self._buffer.take_head():
             if _INTERIM.match(data) is None:
-                head, is_http_1_1 = self._read_head(data)
-                is_last = b"close" in options(get_all(head.headers, b"connection"))
-                self._keeps_alive = is_http_1_1 and not is_last
+                head = self._head_of(data)
+                if not self.is_repeated:
+                    is_last = b"close" in options(get_all(head.headers, b"connection"))
+                    self._keeps_alive = self.is_http_1_1 and not is_last
                 self._body = self._body_of(head)
                 return head
         return None

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, TypeAlias
 
 import pytest
 
 from sansmcp import Limits, RemoteProtocolError
 from sansmcp.http import BodyEnd
 from sansmcp.http11 import message_parser
-from sansmcp.http11.known_head import KnownHead
+from sansmcp.http11.known_head import remember
 
 from ..fuzz.inputs import corpus_of
 from . import harness as harnesses
@@ -46,6 +46,26 @@ OTHER_TWINS = [
 ]
 ALL_TWINS = [*LENGTH_TWINS, *NAMED_TWINS, *OTHER_TWINS]
 """A harmless head, and one like it that is not, or not the same."""
+RESPONSE = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n"
+RESPONSE_TWINS = [
+    *(
+        (first.replace(START, RESPONSE), head.replace(START, RESPONSE))
+        for first, head in [*LENGTH_TWINS, *NAMED_TWINS]
+    ),
+    (
+        RESPONSE + LENGTH + b"Connection: other\r\n\r\n",
+        RESPONSE + LENGTH + b"Connection: close\r\n\r\n",
+    ),
+    *(
+        (RESPONSE + LENGTH + b"\r\n", RESPONSE.replace(old, new) + LENGTH + b"\r\n")
+        for old, new in (
+            *((b"/1.1", b"/1.0"), (b"200", b"201"), (b"200", b"204"), (b"200", b"100")),
+            *((b"OK", b"Ok"), (b"json", b"json\r\nConnection: close"), (b"/json", b"\0/json")),
+            *((b"Type:", b"Type :"), (b"json", b"json\r\nTransfer-Encoding: chunked")),
+        )
+    ),
+]
+"""A harmless head of a response, and one like it that is not, or not the same."""
 REPEATED = [
     (START + LENGTH + b"\r\n", START + b"Content-Length: 0\r\n\r\n"),
     (START + LENGTH + b"\r\n", START + b"Content-Length: %b\r\n\r\n" % (b"1" * 18)),
@@ -70,7 +90,10 @@ def harmless(head: bytes) -> bytes:
     return re.sub(rb"(?i)(mcp-name:[ \t]*)[^\r\n]*", rb"\g<1>a b", twin, count=1)
 
 
-def outcome(reader: message_parser.RequestParser, head: bytes) -> Any:
+Parser: TypeAlias = message_parser.RequestParser | message_parser.ResponseParser
+
+
+def outcome(reader: Parser, head: bytes) -> Any:
     """What a parser makes of a head whose body does not matter."""
     reader.receive(head)
     try:
@@ -79,23 +102,24 @@ def outcome(reader: message_parser.RequestParser, head: bytes) -> Any:
         return error.http_status, str(error)
 
 
-class Reader(message_parser.RequestParser):
-    """A parser whose bodies need not come."""
-
-    def skip_body(self) -> None:
-        self._body = None
-        self._buffer.waiting.clear()
+def skip_body(reader: Any) -> None:
+    """Let a parser go on to the next head."""
+    reader._body = None  # noqa: SLF001
+    reader._buffer.waiting.clear()  # noqa: SLF001
 
 
-def parser() -> Reader:
-    return Reader(harnesses.HTTP11.read_request_head, 300_000)
+def parser() -> message_parser.RequestParser:
+    return message_parser.RequestParser(harnesses.HTTP11.read_request_head, 300_000)
 
 
-def second(first: bytes, head: bytes) -> tuple[Any, bool]:
+def response_parser() -> message_parser.ResponseParser:
+    return message_parser.ResponseParser(harnesses.HTTP11.read_response_head, 300_000)
+
+
+def second(reader: Parser, first: bytes, head: bytes) -> tuple[Any, bool]:
     """What a parser makes of a head after another one, and if it did not have to parse it."""
-    reader = parser()
     outcome(reader, first)
-    reader.skip_body()
+    skip_body(reader)
     return outcome(reader, head), reader.is_repeated
 
 
@@ -113,25 +137,48 @@ def test_every_malformed_head_after_its_harmless_twin_and_after_itself() -> None
     pairs = [*ALL_TWINS, *((harmless(head), head) for head in alone)]
     pairs += [(head, head) for _, head in pairs]
     for first, head in pairs:
-        found, _ = second(first, head)
+        found, _ = second(parser(), first, head)
         assert found == outcome(parser(), head), (first, head)
 
 
 @pytest.mark.parametrize(("first", "head"), ALL_TWINS)
 def test_what_differs_in_more_than_two_values_is_parsed(first: bytes, head: bytes) -> None:
-    assert not second(first, head)[1]
+    assert not second(parser(), first, head)[1]
 
 
 @pytest.mark.parametrize(("first", "head"), REPEATED)
 def test_a_head_with_another_length_or_name_is_not_parsed(first: bytes, head: bytes) -> None:
-    found, is_repeated = second(first, head)
+    found, is_repeated = second(parser(), first, head)
     assert is_repeated
     assert found == outcome(parser(), head)
 
 
+@pytest.mark.parametrize(("first", "head"), RESPONSE_TWINS)
+def test_a_response_after_one_that_differs_in_more_than_its_length(
+    first: bytes, head: bytes
+) -> None:
+    for before in (first, head):
+        reader = response_parser()
+        found, is_repeated = second(reader, before, head)
+        assert before == head or not is_repeated
+        alone = response_parser()
+        assert found == outcome(alone, head)
+        skip_body(reader)
+        skip_body(alone)
+        assert reader.is_ready is alone.is_ready
+
+
+@pytest.mark.parametrize(("first", "head"), REPEATED)
+def test_a_response_with_another_length_is_not_parsed(first: bytes, head: bytes) -> None:
+    first, head = first.replace(START, RESPONSE), head.replace(START, RESPONSE)
+    found, is_repeated = second(response_parser(), first, head)
+    assert is_repeated
+    assert found == outcome(response_parser(), head)
+
+
 def test_one_byte_more_or_less_outside_of_the_values_is_parsed() -> None:
     head = START + NAME + LENGTH + b"Cookie: a\r\n\r\n"
-    known = KnownHead.of(head, parser_head(head))
+    known = remember(head, parser_head(head))
     assert known is not None
     values = [*range(head.index(b"a b"), head.index(b"a b") + 3)]
     values += [*range(head.index(b"12"), head.index(b"12") + 2)]
@@ -153,7 +200,7 @@ def test_large_heads_are_not_kept() -> None:
         rest = START + b"x: \r\n\r\n"
         head = rest.replace(b"x: ", b"x: " + b"y" * (size - len(rest)))
         assert len(head) == size
-        assert (KnownHead.of(head, parser_head(head)) is not None) is is_kept
+        assert (remember(head, parser_head(head)) is not None) is is_kept
 
 
 def test_a_connection_whose_heads_differ_keeps_none_any_more() -> None:
