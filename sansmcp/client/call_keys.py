@@ -97,6 +97,18 @@ class Moved:
     place: str
 
 
+@attrs.frozen(eq=False, repr=False)
+class _Answered:
+    """What the procedure after a cut is sent."""
+
+    answer: Cut | Unknown
+    now: float
+    is_alive: bool
+    """True if the server knew of the last connection, or has it still: the time for which the call
+    runs on without a connection begins now.
+    """
+
+
 Answer: TypeAlias = Cut | Unknown | Moved
 Step: TypeAlias = Retry | Restart | Lost
 
@@ -137,11 +149,8 @@ class CallKey:
     next: Next = attrs.field(default=Next.CALL, init=False)
     received: int = attrs.field(default=0, init=False)
     """The number of messages before the response that have arrived."""
-    was_attached: bool = attrs.field(default=False, init=False)
-    """True if the last connection had become an event stream, so that the server knew of it."""
-    steps: Generator[Step, Cut | Unknown, Lost] | None = attrs.field(default=None, init=False)
+    steps: Generator[Step, _Answered, Lost] | None = attrs.field(default=None, init=False)
     """The procedure after a cut; None before the first."""
-    now: float = attrs.field(default=0.0, init=False)
 
     @property
     def is_first(self) -> bool:
@@ -237,22 +246,32 @@ class CallKeys:
         if len(self._confirmed) < MAX_CONFIRMED:
             self._confirmed.append(key.secret)
 
-    def next_step(self, key: CallKey, answer: Answer, now: float, *, idempotent: bool) -> Step:
+    def next_step(
+        self, key: CallKey, answer: Answer, now: float, *, was_attached: bool, idempotent: bool
+    ) -> Step:
         """Return what follows a cut, or an answer that is not the response of the call.
 
-        Retry sends ``key.next`` after its delay, Restart at once. ``idempotent``: True if the call
-        may be repeated after Lost.
+        Retry sends ``key.next`` after its delay, Restart at once.
+
+        Args:
+            key: the key of the call.
+            answer: the cut, or the answer.
+            now: the current time in seconds, on the machine's clock.
+            was_attached: True if the last connection had become an event stream, so that the server
+                knew of it.
+            idempotent: True if the call may be repeated after Lost.
         """
-        key.now = now
         if not isinstance(answer, Cut) and answer.place is not None:
             self.moved(answer.place)
         if isinstance(answer, Moved):
             return self._move(key)
+        is_alive = was_attached or (isinstance(answer, Cut) and answer.is_silent)
+        answered = _Answered(answer, now, is_alive)
         try:
             if key.steps is None:
-                key.steps = self._reclaim(key, answer, 1 if idempotent else _MAX_ELSEWHERE)
+                key.steps = self._reclaim(key, answered, 1 if idempotent else _MAX_ELSEWHERE)
                 return next(key.steps)
-            return key.steps.send(answer)
+            return key.steps.send(answered)
         except StopIteration as end:
             lost: Lost = end.value
             return lost
@@ -269,8 +288,8 @@ class CallKeys:
         return min(self._policy.delay(attempt, 0.0, self._jitter()), _MAX_DELAY)
 
     def _reclaim(
-        self, key: CallKey, answer: Cut | Unknown, most: int
-    ) -> Generator[Step, Cut | Unknown, Lost]:
+        self, key: CallKey, answered: _Answered, most: int
+    ) -> Generator[Step, _Answered, Lost]:
         """Ask for the rest of a call until it has arrived, or cannot arrive any more.
 
         ``most``: the answers of other processes after which it is lost, for each known one.
@@ -278,12 +297,13 @@ class CallKeys:
         reason, received, ends = "the server does not have the response", -1, -math.inf
         attempt = elsewhere = copies = 0
         while True:
+            answer, now = answered.answer, answered.now
             if isinstance(answer, Unknown) and answer.never_arrived:
                 copies += 1
                 if copies > _MAX_COPIES:
                     return Lost(f"{reason}; the call was sent {copies} times, and never arrived")
                 key.next, received, again = Next.COPY, -1, copies - 1
-                answer = yield Retry(self._delay(again), again, reason) if again else Restart()
+                answered = yield Retry(self._delay(again), again, reason) if again else Restart()
                 continue
             key.next = Next.REST
             if isinstance(answer, Unknown):
@@ -298,15 +318,15 @@ class CallKeys:
                 if answer.is_final:
                     return Lost(reason)
             if key.received > received:
-                received, ends = key.received, key.now + self._seconds
+                received, ends = key.received, now + self._seconds
                 attempt = 0
-            elif key.was_attached or (isinstance(answer, Cut) and answer.is_silent):
-                ends = key.now + self._seconds
+            elif answered.is_alive:
+                ends = now + self._seconds
             attempt += 1
             delay = self._delay(attempt) + wait
-            if key.now + delay > ends:
+            if now + delay > ends:
                 return Lost(f"{reason}; the rest could not be had within {self._seconds:g} s")
-            answer = yield Retry(delay, attempt, reason)
+            answered = yield Retry(delay, attempt, reason)
 
 
 def cancellation_by(key: CallKey) -> Notification:

@@ -232,8 +232,14 @@ class Procedures:
         """Act on a cut of a call with a key, or on an answer that is not its response."""
         key = call.key
         assert key is not None
-        key.was_attached = call.stream is not None and call.stream.was_opened
-        step = self._keys.next_step(key, answer, self.now, idempotent=call.options.idempotent)
+        was_attached = call.stream is not None and call.stream.was_opened
+        step = self._keys.next_step(
+            key,
+            answer,
+            self.now,
+            was_attached=was_attached,
+            idempotent=call.options.idempotent,
+        )
         if isinstance(step, Retry):
             call.attempts.refusals = step.attempt
             yield step
