@@ -105,7 +105,6 @@ SessionStep: TypeAlias = NeedsVersion | SessionOver
 class Calls:
     """The calls of one client, and the requests that are made for them."""
 
-    _limits: Limits
     _requests: RequestTable
     _encoder: MessageEncoder
     """It has the settings, and what was negotiated."""
@@ -121,6 +120,10 @@ class Calls:
     def declare(self, capabilities: Mapping[str, Any]) -> None:
         """Declare other capabilities than those with which the client was created."""
         self._server_requests = ServerRequests(self._limits, capabilities)
+
+    @property
+    def _limits(self) -> Limits:
+        return self._encoder.options.limits
 
     def new_task(self, id: str) -> FollowedTask:
         """Return a task of another client that is to be followed."""

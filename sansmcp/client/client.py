@@ -246,7 +246,7 @@ class Client:
             options, url if isinstance(target, str) else None, random_bytes, wall_clock
         )
         exchanges = HttpExchanges(
-            url, options, messages, self._encoder, self._effects, self._timers, authorizing
+            url, messages, self._encoder, self._effects, self._timers, authorizing
         )
         self._http = http_link(
             exchanges,
@@ -270,7 +270,6 @@ class Client:
         keys = CallKeys(random_bytes if options.reclaim else None, options.reconnect, jitter)
         responded = self._opening.reset_session_losses
         self._calls = Calls(
-            options.limits,
             self._requests,
             self._encoder,
             keys,

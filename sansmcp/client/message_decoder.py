@@ -20,9 +20,17 @@ from ..codecs.tolerant import glimpse, mend_from_server
 from ..errors import RemoteProtocolError
 from ..limits import Limits
 from ..messages import ErrorResponse, Message
+from .outcomes import Invalid
 
 _LIMITS = {"too_deep": "max_response_depth", "too_many_values": "max_values"}
 """By reason of an error: the limit that was exceeded."""
+
+
+def items_of(batch: Batch) -> list[Message | Invalid]:
+    """Return the messages of a batch in order, with an error in place of what is none."""
+    return [
+        Invalid(item) if isinstance(item, RemoteProtocolError) else item for item in batch.items
+    ]
 
 
 @attrs.define(eq=False, repr=False)

@@ -26,7 +26,7 @@ from ..http import BodyData, BodyEnd, ConnectionLost, ResponseHead, ResponsePart
 from ..messages import Message
 from ..types import assert_never
 from .http_heads import HttpRequest, Refusal
-from .message_decoder import MessageDecoder
+from .message_decoder import MessageDecoder, items_of
 from .outcomes import Ended, Invalid, OtherEvent, ReaderOutcome, Refused
 
 _MAX_ERROR_BODY_BYTES = 64 * 1024
@@ -38,12 +38,15 @@ _SHOWN_BYTES = 200
 _ENDED = Ended(None)
 
 
-class _Form(enum.Enum):
+class Form(enum.Enum):
+    """What the body of a response is read as."""
+
     UNKNOWN = enum.auto()
+    """Its head has not arrived."""
     STREAM = enum.auto()
     JSON = enum.auto()
     IGNORED = enum.auto()
-    """The body is discarded; only its end counts."""
+    """The body is discarded; only its end counts. Before the head: that of a success is."""
     REFUSAL = enum.auto()
     PAGE = enum.auto()
     """HTML where the body of a success is ignored: a refusal, if it is a page."""
@@ -63,25 +66,19 @@ class ResponseReader:
 
     _request: HttpRequest
     _messages: MessageDecoder
-    _wants_messages: bool = True
-    """False if the body of a success is ignored."""
+    _form: Form = Form.UNKNOWN
+    """UNKNOWN or IGNORED at first."""
     _filter: EventFilter | None = None
     """None if the stream cannot be resumed."""
     head: ResponseHead | None = attrs.field(default=None, init=False)
-    _form: _Form = attrs.field(default=_Form.UNKNOWN, init=False)
-    _decoder: SseDecoder = attrs.field(init=False)
+    events: SseDecoder | None = attrs.field(default=None, init=False)
+    """The decoder of an event stream that is read; None for other responses."""
     _body: bytearray = attrs.field(factory=bytearray, init=False)
     _next: deque[ReaderOutcome] | None = attrs.field(default=None, init=False)
     """Decoded outcomes that were not pulled yet: the rest of a batch."""
     _end: BodyEnd | ConnectionLost | None = attrs.field(default=None, init=False)
-    _final: Ended | Refused | Invalid | None = attrs.field(default=None, init=False)
-    """The last outcome; None while it is not known."""
-    has_cookies: bool = attrs.field(default=False, init=False)
-    """True if the head sets cookies that the client has not taken."""
-    is_stream: bool = attrs.field(default=False, init=False)
-    """True if the response is an event stream, and is decoded."""
-    is_over: bool = attrs.field(default=False, init=False)
-    """True if the last outcome was pulled."""
+    final: Ended | Refused | Invalid | None = attrs.field(default=None, init=False)
+    """The last outcome, pulled or not; None while it is not known."""
 
     @property
     def is_complete(self) -> bool:
@@ -95,32 +92,27 @@ class ResponseReader:
         It counts as soon as its line has arrived, before its event is complete. Source: WHATWG
         HTML, 9.2.6.
         """
-        return self._decoder.reconnection_time if self.is_stream else None
+        return None if self.events is None else self.events.reconnection_time
 
     @property
     def remainder(self) -> str:
         """What was left at the end of an event stream without being an event, as text."""
-        text = self._decoder.unfinished if self.is_stream else ""
+        text = "" if self.events is None else self.events.unfinished
         if not text:
             return ""
         if text.lstrip()[:1] in ("{", "["):
             return f"JSON, though its Content-Type is that of an event stream: {text}"
         return f"an event without the blank line at its end: {text}"
 
-    @property
-    def has_comments(self) -> bool:
-        """True if the response is an event stream that has brought a comment."""
-        return self.is_stream and self._decoder.has_comments
-
     def receive(self, part: ResponsePart) -> bool:
         """Receive a part of the response. Return False if no outcome can follow from it."""
         match part:
             case BodyData(data=data):
                 self._receive_data(data)
-                return self.is_stream or self._final is not None
+                return self.events is not None or self.final is not None
             case ResponseHead():
                 self._receive_head(part)
-                return self.is_stream or self._final is not None
+                return self.events is not None or self.final is not None
             case BodyEnd() | ConnectionLost():
                 self._end = part
                 return True
@@ -132,7 +124,7 @@ class ResponseReader:
 
         Returns True if nothing is left to pull or receive.
         """
-        self._form, self.is_stream = _Form.IGNORED, False
+        self._form, self.events = Form.IGNORED, None
         self._body = bytearray()
         return self._end is not None and not self._next
 
@@ -140,60 +132,55 @@ class ResponseReader:
         """Return the next outcome; None if it has not arrived. Do not call it after the last."""
         if self._next:
             return self._next.popleft()
-        if self._final is None:
-            outcome = self._from_stream() if self.is_stream else None
-            if outcome is None and self._final is None and self._end is not None:
+        if self.final is None:
+            outcome = None if self.events is None else self._from_stream(self.events)
+            if outcome is None and self.final is None and self._end is not None:
                 outcome = self._finish(self._end)
             if outcome is not None:
                 return outcome
-        self.is_over = self._final is not None
-        return self._final
+        return self.final
 
     def _receive_head(self, head: ResponseHead) -> None:
         self.head = head
         kinds: list[bytes] = []
         for name, value in head.headers:
-            if name == b"content-type":
-                if value not in kinds:  # equal ones count once
-                    kinds.append(value)
-            elif name == b"set-cookie":
-                self.has_cookies = True
+            if name == b"content-type" and value not in kinds:  # equal ones count once
+                kinds.append(value)
         kind = headers.media_type(kinds)
         if not 200 <= head.status < 300:
-            self._form = _Form.REFUSAL
-        elif not self._wants_messages:
-            self._form = _Form.IGNORED
+            self._form = Form.REFUSAL
+        elif self._form is Form.IGNORED:
             if kind == headers.EVENT_STREAM:  # it might never end
-                self._final = _ENDED
+                self.final = _ENDED
             elif kind == headers.HTML:
-                self._form = _Form.PAGE
+                self._form = Form.PAGE
         elif head.status == 200 and kind == headers.EVENT_STREAM:
-            self._form, self.is_stream = _Form.STREAM, True
+            self._form = Form.STREAM
             most = self._messages.limits.max_message_bytes
-            self._decoder = SseDecoder(most, last_event_id=self._request.last_event_id)
+            self.events = SseDecoder(most, last_event_id=self._request.last_event_id)
         else:
-            self._form = _Form.JSON if kind == headers.JSON else _Form.REFUSAL
+            self._form = Form.JSON if kind == headers.JSON else Form.REFUSAL
 
     def _receive_data(self, data: bytes) -> None:
-        if self._form is _Form.STREAM:
-            self._decoder.receive_data(data)
-        elif self._form is _Form.JSON:
+        if self.events is not None:
+            self.events.receive_data(data)
+        elif self._form is Form.JSON:
             self._body += data
             most = self._messages.limits.max_message_bytes
             if len(self._body) > most:
                 self.stop()
                 error = message_too_large(most)
-                self._final = Invalid(error, is_fatal=True)
-        elif self._form is _Form.REFUSAL or self._form is _Form.PAGE:
+                self.final = Invalid(error, is_fatal=True)
+        elif self._form is Form.REFUSAL or self._form is Form.PAGE:
             self._body += data[: _MAX_ERROR_BODY_BYTES - len(self._body)]
 
-    def _from_stream(self) -> ReaderOutcome | None:
+    def _from_stream(self, events: SseDecoder) -> ReaderOutcome | None:
         """Return the outcome of the next new event; skip events that were received before."""
         while True:
             try:
-                event = self._decoder.next_event()
+                event = events.next_event()
             except RemoteProtocolError as error:
-                self._final = Invalid(error, is_fatal=True)
+                self.final = Invalid(error, is_fatal=True)
                 return None
             if not isinstance(event, SseEvent):
                 return None
@@ -223,27 +210,24 @@ class ResponseReader:
         """Return a message, or the first of a batch and keep the others; None if it is empty."""
         if not isinstance(decoded, Batch):
             return decoded
-        self._next = deque(
-            Invalid(item) if isinstance(item, RemoteProtocolError) else item
-            for item in decoded.items
-        )
+        self._next = deque(items_of(decoded))
         return self._next.popleft() if self._next else None
 
     def _finish(self, end: BodyEnd | ConnectionLost) -> ReaderOutcome | None:
         """Set the last outcome from the end of the response; return a message that precedes it."""
-        self._final = _ENDED
-        if self._form is _Form.PAGE and (refusal := self._refusal()).is_page:
-            self._final = Refused(refusal)
-        elif self._form is _Form.REFUSAL:
-            self._final = Refused(self._refusal())
+        self.final = _ENDED
+        if self._form is Form.PAGE and (refusal := self._refusal()).is_page:
+            self.final = Refused(refusal)
+        elif self._form is Form.REFUSAL:
+            self.final = Refused(self._refusal())
         elif isinstance(end, ConnectionLost):
-            self._final = Ended(end.reason, end.unsent)
-        elif self._form is _Form.JSON:
+            self.final = Ended(end.reason, end.unsent)
+        elif self._form is Form.JSON:
             body, self._body = bytes(self._body), bytearray()
             try:
                 return self._first_of(self._messages.decode(body))
             except RemoteProtocolError as error:
-                self._final = Invalid(self._with_encoding(error), is_fatal=True)
+                self.final = Invalid(self._with_encoding(error), is_fatal=True)
         return None
 
     def _with_encoding(self, error: RemoteProtocolError) -> RemoteProtocolError:

@@ -108,7 +108,7 @@ class Silence:
         assert stream is not None
         if request.kind is Kind.RENEWAL:
             return self.subscription_lost(self._requests.parent_of(request), _reason(stream), now)
-        if reader.has_comments or not reader.is_stream:
+        if reader.events is None or reader.events.has_comments:
             return self.subscription_lost(request, _reason(stream), now)
         if request.listener is not None:
             self.restart(stream, now)

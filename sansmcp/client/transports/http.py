@@ -36,7 +36,7 @@ from ..http_heads import HttpRequest, request_headers
 from ..message_decoder import MessageDecoder
 from ..message_encoder import MessageEncoder
 from ..options import ClientOptions
-from ..reader import ResponseReader
+from ..reader import Form, ResponseReader
 from ..stream import Stream
 
 if TYPE_CHECKING:  # authorizing_for() imports them for a client that has the setting authorization
@@ -90,10 +90,9 @@ class HttpExchanges:
 
     url: Url | None
     """The endpoint, after redirects; None on stdio."""
-    _options: ClientOptions
     _messages: MessageDecoder
     _encoder: MessageEncoder
-    """Says what was agreed, revision and session, for headers."""
+    """It has the settings, and what was agreed, revision and session, for headers."""
     _effects: deque[ClientEffect]
     """The client's queue. It is shared, because the order of effects is that of the client's steps:
     an exchange must be opened before it is aborted.
@@ -134,7 +133,7 @@ class HttpExchanges:
         agreed = self._encoder.agreed
         session_id, revision = agreed.session_id, agreed.revision
         headers = request_headers(
-            method, mirrored, session_id, revision, last_event_id, self._options.headers
+            method, mirrored, session_id, revision, last_event_id, self._encoder.options.headers
         )
         names_session = session_id is not None or (url is self.message_url)
         request = HttpRequest(url, method, headers, body, names_session, last_event_id)
@@ -165,8 +164,8 @@ class HttpExchanges:
     ) -> int:
         cursor = None if stream is None else stream.cursor
         is_request = isinstance(purpose, ForPost) and purpose.is_request
-        wants_messages = is_request or stream is not None
-        reader = ResponseReader(request, self._messages, wants_messages, cursor)
+        form = Form.UNKNOWN if is_request or stream is not None else Form.IGNORED
+        reader = ResponseReader(request, self._messages, form, cursor)
         number = next(self._numbers)
         self.open_exchanges[number] = Exchange(purpose, request, reader, stream, redirects, attempt)
         if self.authorizing is None:
@@ -184,20 +183,18 @@ class HttpExchanges:
         effect = OpenExchange(exchange=number, url=str(url), head=head, body=request.body)
         self._effects.append(effect)
 
-    def take_cookies(self, exchange: Exchange, now: float) -> None:
+    def take_cookies(self, exchange: Exchange, head: ResponseHead, now: float) -> None:
         """Keep the cookies of a response, unless the application sends its own."""
-        reader, given = exchange.reader, get(self._options.headers, b"cookie")
-        reader.has_cookies = False
-        if self._options.cookies and given is None:
-            assert reader.head is not None
-            self._cookies.receive(exchange.request.url, reader.head, now)
+        options = self._encoder.options
+        if options.cookies and get(options.headers, b"cookie") is None:
+            self._cookies.receive(exchange.request.url, head, now)
 
     def redirected(self, exchange: Exchange, head: ResponseHead) -> HttpRequest | None:
         """Return the request to make after a redirect, if following it is allowed; else None.
 
         Further requests to the old URL go to the new one, too.
         """
-        most, old = self._options.limits.max_redirects, exchange.request.url
+        most, old = self._encoder.options.limits.max_redirects, exchange.request.url
         request = exchange.request.redirected(head, exchange.redirects, most)
         if request is not None:
             if self.url == old:

@@ -18,7 +18,7 @@ import attrs
 from ...effects import AuthEffect, SignJwt
 from ...errors import AuthorizationFailed
 from ...events import AuthorizationNeeded, Reconnecting, StandaloneStreamClosed
-from ...http import ResponseHead, ResponsePart
+from ...http import ResponsePart
 from ...limits import Limits
 from ...messages import ErrorResponse, Notification, Request, Response
 from ...meta_keys import NAMED
@@ -186,13 +186,17 @@ class HttpLink:
             return ()
         reader, stream = exchange.reader, exchange.stream
         has_more = reader.receive(part)
-        if reader.has_cookies:
-            self.exchanges.take_cookies(exchange, now)
-        if authorizing is not None and isinstance(part, ResponseHead):
-            assert exchange.attempt is not None
-            authorizing.flow.responded(exchange.attempt, str(exchange.request.url), part)
-        if stream is not None and reader.is_stream and isinstance(part, ResponseHead):
-            stream.opened(now)
+        head = reader.head
+        if head is not None and part is head:
+            for name, _ in head.headers:
+                if name == b"set-cookie":
+                    self.exchanges.take_cookies(exchange, head, now)
+                    break
+            if authorizing is not None:
+                assert exchange.attempt is not None
+                authorizing.flow.responded(exchange.attempt, str(exchange.request.url), head)
+            if stream is not None and reader.events is not None:
+                stream.opened(now)
         if has_more:
             return self.read(number, now, heard=exchange)
         if stream is not None and stream.is_watched:
@@ -209,12 +213,12 @@ class HttpLink:
         """
         while (exchange := self.exchanges.open_exchanges.get(number)) is not None:
             reader = exchange.reader
-            if reader.is_stream and self._events.is_full():
+            if reader.events is not None and self._events.is_full():
                 break
             outcome = reader.next_outcome()
             if outcome is None:
                 break
-            if reader.is_over:
+            if outcome is reader.final:
                 self.exchanges.abort(number)
                 again = self._repeat(exchange, outcome, now)
                 if again is not None:
@@ -230,7 +234,7 @@ class HttpLink:
                     self._ping_accepted(now)
             elif (delivery := self._deliver(purpose, exchange, outcome, now)) is not None:
                 yield delivery
-        stream = None if heard is None or not heard.reader.is_stream else heard.stream
+        stream = None if heard is None or heard.reader.events is None else heard.stream
         if stream is not None and stream.is_watched:
             self._silence.restart(stream, now)
             if stream.kind is StreamKind.SESSION:

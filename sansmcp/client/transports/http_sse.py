@@ -87,7 +87,7 @@ class HttpSse:
                 return outcome
             case Invalid(error, is_fatal=True):
                 return NoEndpoint(f"failed: {error.message}", was_read=False)
-            case _ if exchange.reader.is_stream:
+            case _ if exchange.reader.events is not None:
                 return NoEndpoint("brought another event than endpoint first")
             case _:
                 return NoEndpoint("brought JSON instead of an event stream")

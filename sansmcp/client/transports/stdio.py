@@ -33,7 +33,7 @@ from ...timers import Timer, TimerTable
 from ...types import Idle, assert_never, hide_program
 from ..child_process import ChildProcess
 from ..event_queue import EventQueue
-from ..message_decoder import MessageDecoder
+from ..message_decoder import MessageDecoder, items_of
 from ..message_encoder import MessageEncoder
 from ..outcomes import (
     Delivered,
@@ -188,8 +188,7 @@ class Stdio:
                 return Invalid(error, is_fatal=True, line=line)
             if not isinstance(decoded, Batch):
                 return decoded
-            for item in decoded.items:
-                self._next.append(Invalid(item) if isinstance(item, RemoteProtocolError) else item)
+            self._next.extend(items_of(decoded))
         return self._next.popleft()
 
     def output_read(self, now: float, *, is_closing: bool) -> StdioOutcome | None:
