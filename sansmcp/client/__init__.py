@@ -19,7 +19,8 @@ table says so.
 ``silence``                  the clocks that notice the silence of streams, and what follows from it
 ``input``                    the server requests without a response
 ``call_keys``                what follows a cut of a call with a key, by which to have its response
-``task``                     the task of a call: what the server says of it, and when to ask again
+``task``                     the task of a call: what the server says of it, and what it means
+``task_polling``             when to ask for the state of a task; the subscription to its changes
 ``procedures``               what happens to a call, to its outcome: generators
 ``post``                     notifications and responses: sends them until they are accepted
 ``transports.link``          what carries messages to a server, and what it delivers

@@ -451,7 +451,12 @@ class Calls:
         assert call.timeouts is not None
         left = self._limits.max_server_requests_per_call - call.timeouts.server_requests
         outcome = self._server_requests.on_task_input(
-            number, call.method, input_requests, task.answered, left, is_owned=task.is_owned
+            number,
+            call.method,
+            input_requests,
+            task.responses.answered,
+            left,
+            is_owned=task.is_owned,
         )
         if isinstance(outcome, RoundFailed):
             self._on_round(outcome, now)
@@ -460,7 +465,7 @@ class Calls:
             self._cancel_server_request(id, "the task no longer requires it", now)
         for key, response in outcome.declined.items():
             call.timeouts.server_requests += 1
-            task.add_response(key, response)
+            task.responses.add(key, response)
         task.unanswered = outcome.unanswered
         self._events.extend(call.followed.news(call.number))
         for request in outcome.requests:
@@ -471,12 +476,12 @@ class Calls:
         """Make the next request about a task after ``wait`` seconds, or before the call ends."""
         assert call.timeouts is not None
         wait = min(wait, max(call.timeouts.total_left(now) - 1, 1))
-        if call.followed.has_responses:
+        if call.followed.responses.are_waiting:
             wait = 0.0
         call.timeouts.restart_at(now + wait)
         self._arm(call)
         self._timers.set(Timer.TASK_POLL, call.number, now + wait)
-        params = call.followed.subscribe()
+        params = call.followed.polling.subscribe()
         if params is not None:
             listener = self._requests.add_own(Kind.LISTENER, LISTEN, params, call.number)
             call.listener = listener.number
@@ -487,27 +492,27 @@ class Calls:
     ) -> None:
         """Handle a notification of the subscription to a task."""
         call = self._requests.parent_of(listener)
-        if call.followed.on_notification(notification):
+        if call.followed.polling.on_notification(notification):
             self._ask_if_stale(call, now)
         else:
             self._end_listener(call, now, complete=False)
-            call.followed.on_unsubscribed(for_good=True)
+            call.followed.polling.on_unsubscribed(for_good=True)
 
     def _unsubscribed(self, listener: PendingRequest, now: float, *, for_good: bool) -> None:
         """Handle the end of the subscription to a task."""
         call = self._requests.parent_of(listener)
         self._end_listener(call, now, complete=True)
-        call.followed.on_unsubscribed(for_good=for_good)
+        call.followed.polling.on_unsubscribed(for_good=for_good)
         self._ask_if_stale(call, now)
 
     def _ask_if_stale(self, call: PendingRequest, now: float) -> None:
         """Ask for the state of a task that may have changed, unless that is being done."""
-        if call.followed.is_stale and call.child is None:
+        if call.followed.polling.is_stale and call.child is None:
             self._schedule_task_request(call, 0.0, now)
 
     def _respond_to_task(self, call: PendingRequest, key: str, response: Any, now: float) -> None:
         """Send an input response, after the request about the task that is in flight."""
-        call.followed.add_response(key, response)
+        call.followed.responses.add(key, response)
         if call.child is None:
             self.go_on(call, now)
 

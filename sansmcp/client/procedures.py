@@ -62,6 +62,7 @@ from .outcomes import (
 )
 from .request import PendingRequest, StepAnswer, Steps, jsonrpc_error_from
 from .task import FollowedTask
+from .task_polling import TaskPolling
 
 _MAX_PAGES = 100
 """The number of pages of a list of tools to fetch when the headers of a tool are looked up."""
@@ -89,7 +90,7 @@ class Procedures:
     def new_task(self, id: str, *, is_owned: bool) -> FollowedTask:
         """Return a task that is to be followed."""
         policy, types = self._options.reconnect, self._options.result_types
-        return FollowedTask(id, is_owned, policy, self._jitter, types)
+        return FollowedTask(id, is_owned, TaskPolling(id, policy, self._jitter), types)
 
     def run(self, call: PendingRequest) -> Steps[Any]:
         """Send a call, again and again if need be, until it has its outcome.
