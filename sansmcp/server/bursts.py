@@ -45,7 +45,7 @@ class Burst:
 
         Otherwise ``owner.send_gathered()`` is called when it is time.
         """
-        if self._waiting:
+        if self._waiting and self._left_at > -math.inf:
             self._waiting += 1
             self._bytes += size
         elif core.now - self._left_at >= _MOMENT:
@@ -59,6 +59,12 @@ class Burst:
             core.gathering[owner] = None
             core.timers.set(Timer.GATHERED, owner, self._left_at + _MOMENT)
         return self._waiting >= _TOGETHER or self._bytes >= _TOGETHER_BYTES
+
+    def hold(self, core: ServerCore, owner: Gatherer) -> None:
+        """Let what precedes the first event wait for it, for a millisecond at most."""
+        self._waiting = 1
+        core.gathering[owner] = None
+        core.timers.set(Timer.GATHERED, owner, core.now + _MOMENT)
 
     def left(self, core: ServerCore, owner: Gatherer) -> None:
         """Record that all events have left, or are dropped."""

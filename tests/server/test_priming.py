@@ -7,7 +7,17 @@ from typing import Any
 
 import pytest
 
-from sansmcp import App, Client, Limits, LocalProtocolError, MemoryStore, Server, ServerCall
+from sansmcp import (
+    App,
+    Client,
+    EntryKind,
+    Limits,
+    LocalProtocolError,
+    MemoryStore,
+    Server,
+    ServerCall,
+)
+from sansmcp.effects import StoreAppend
 from sansmcp.events import CallCompleted, CallFailed
 from sansmcp.testing import Link, Pair, sequential_tokens
 
@@ -88,6 +98,7 @@ def test_an_id_means_the_same_to_every_instance() -> None:
     session = instances.open_session()
     talk, call = first.call(session)
     first.wait(0)
+    first.wait(0.001)
     (primer,) = talk.events
     assert primer.data == ""
     resumed = second.get(session, talk.lose_connection().last_id)
@@ -111,8 +122,60 @@ def opening() -> tuple[ServerHarness, RawExchange, ServerCall]:
     return harness, talk, call
 
 
+def appended(harness: ServerHarness) -> list[EntryKind]:
+    """The entries of the one append that the store is asked for, which is then done."""
+    effect = harness.use_store_once()
+    assert isinstance(effect, StoreAppend)
+    assert harness.waiting == []
+    return [entry.kind for entry in effect.entries]
+
+
+@pytest.mark.parametrize("reports", [False, True])
+def test_a_call_that_ends_at_once_is_one_append(*, reports: bool) -> None:
+    harness, talk, call = opening()
+    if reports:
+        report_progress_all(harness, call, "a")
+        assert appended(harness) == [EntryKind.OPENED, EntryKind.MESSAGE]
+    assert harness.waiting == []
+    harness.run_action(call.respond, {})
+    assert len(appended(harness)) == 2 - reports
+    assert [bool(event.data) for event in talk.events] == [False, *[True] * (1 + reports)]
+    assert talk.ended
+
+
+def test_before_2025_11_25_so_is_one_that_reports_at_once() -> None:
+    harness = ServerHarness(shared_store=True)
+    session = harness.open_session("2025-06-18")
+    talk, call = harness.call(session, version=None)
+    harness.store_works = False
+    report_progress_all(harness, call, "a")
+    assert appended(harness) == [EntryKind.WRITER, EntryKind.MESSAGE]
+    assert methods(talk) == ["a"]
+
+
+def test_a_client_has_an_id_after_a_millisecond() -> None:
+    harness, talk, call = opening()
+    assert harness.waiting == []
+    harness.wait(0.001)
+    assert appended(harness) == [EntryKind.OPENED]
+    assert [event.data for event in talk.events] == [""]
+    harness.run_action(call.respond, {})
+    assert appended(harness) == [EntryKind.MESSAGE]
+
+
+def test_a_question_does_not_wait() -> None:
+    harness = ServerHarness(shared_store=True)
+    session = harness.open_session(capabilities={"elicitation": {}})
+    talk, call = harness.call(session)
+    harness.wait(0)
+    harness.run_action(call.ask, "elicitation/create", {}, timeout=1)
+    assert methods(talk) == ["elicitation/create"]
+
+
 def test_among_instances_no_id_is_told_before_it_is_stored() -> None:
     harness, talk, call = opening()
+    harness.wait(0.001)
+    assert talk.events == []
     harness.use_store_once()
     assert [event.data for event in talk.events] == [""]
     harness.run_action(call.respond, {})
@@ -152,6 +215,7 @@ def test_among_instances_a_standalone_stream_has_an_id_from_the_beginning() -> N
 
 def test_without_the_store_no_id_is_told() -> None:
     harness, talk, call = opening()
+    harness.wait(0.001)
     harness.fail_store_for_good()
     assert talk.events == []
     harness.run_action(call.respond, {})

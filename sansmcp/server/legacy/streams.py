@@ -274,19 +274,23 @@ class ResumableStream(LogReader):
         """Tell the other instances that this one writes the log.
 
         Without that entry at the beginning of a log, the id of its priming event would mean nothing
-        to another instance.
+        to another instance. That of a call waits for its first message, for a millisecond at most,
+        so that both are one append.
 
         ``requests``: the ids of the requests that the log answers; None for a standalone stream.
         """
         core = self.table.core
         if self.is_stored and core.options.shared_store:
-            is_new = self.polling and self.next_seq == 1
-            kind = EntryKind.OPENED if is_new else EntryKind.WRITER
+            is_new = self.next_seq == 1
+            kind = EntryKind.OPENED if is_new and self.polling else EntryKind.WRITER
             self._declared = WriterDeclaration(core.instance, requests, self.places)
             self._unstored.append(Entry(self.next_seq, self._declared.encode(), kind=kind))
             self.next_seq += 1
             self.table.keep_lease()
-            self._append_next()
+            if is_new and requests is not None:
+                self._burst.hold(core, self)
+            else:
+                self._append_next()
 
     def forward(self, message: bytes, log: str, seq: int) -> bool:
         """Append a message that was found in another log, under that number.
@@ -533,8 +537,8 @@ class ResumableStream(LogReader):
 
     @property
     def _is_opening(self) -> bool:
-        """True if the first entry is being stored, after which there is an event id."""
-        return self.is_stored and self._stored == 0 and self._appending is not None
+        """True if the first entry is to be stored, after which there is an event id."""
+        return self.is_stored and self._stored == 0 and not self.has_stored_all
 
     def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
         """Send a page of the store to the reader. Break it off if the store has lost what follows.
