@@ -7,7 +7,10 @@ from pairs of messages that correspond, so that a recorded message can be sent a
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from itertools import islice
 from typing import Any, TypeAlias
 
 import attrs
@@ -27,8 +30,14 @@ _CHOSEN_ANEW = ("requestState", "taskId")
 
 LONGEST = 1 << 26
 """Bytes of an event stream."""
-_DEEPEST = 200
-"""Levels of a message. What is nested more deeply is compared as if it were no message."""
+_DEEPEST, _MOST_VALUES = 200, 1_000_000
+"""Levels and values of a message. What has more is compared as if it were no message."""
+MOST_MESSAGES = 100_000
+"""Messages, or events, of a response or of a server process."""
+_MOST_LINES = 200
+"""Differences that are shown of a response."""
+_LONGEST_NAME = 100
+"""Characters of a member's name in the place of a difference."""
 
 
 @attrs.define
@@ -93,48 +102,74 @@ def progress_token(message: Message) -> Any:
     return (as_object(params.get("_meta")) or {}).get("progressToken")
 
 
-def messages_in(body: bytes, content_type: str) -> list[Message]:
-    """Return the messages of a body: JSON, or an event stream. What is no message is left out."""
-    if "event-stream" in content_type:
-        return [each for event in events_in(body) for each in parse_messages(event.data or "")]
-    return parse_messages(body)
+@attrs.define(eq=False)
+class BodyReader:
+    """Reads the messages of a body as it comes: JSON, or an event stream.
+
+    What is no message is left out. The work grows with the bytes, however they are cut.
+    """
+
+    is_stream: bool
+    messages: list[Message] = attrs.field(factory=list[Message], init=False)
+    events: list[sansmcp.SseEvent] = attrs.field(factory=list["sansmcp.SseEvent"], init=False)
+    """Of an event stream."""
+    _decoder: sansmcp.SseDecoder = attrs.field(init=False)
+    _body: bytearray = attrs.field(factory=bytearray, init=False)
+    _tried: int = attrs.field(default=0, init=False)
+    """The bytes of a body of JSON at the last attempt to parse it."""
+
+    @classmethod
+    def of(cls, content_type: str) -> BodyReader:
+        """Return a reader for a body of this media type."""
+        return cls("event-stream" in content_type)
+
+    def __attrs_post_init__(self) -> None:
+        self._decoder = sansmcp.SseDecoder(LONGEST)
+
+    def receive(self, data: bytes) -> None:
+        """Receive a piece of the body.
+
+        Raises:
+            OSError: it has too many messages, or an event is too long.
+        """
+        if not self.is_stream:
+            self._body += data
+            if len(self._body) >= 2 * self._tried:
+                self.end()
+            return
+        try:
+            new = list(self._decoder.feed(data))
+        except sansmcp.RemoteProtocolError as error:
+            raise OSError(str(error)) from error
+        self.events += new
+        self.messages += [each for event in new for each in parse_messages(event.data or "")]
+        if max(len(self.events), len(self.messages)) > MOST_MESSAGES:
+            raise OSError(f"the response has more than {MOST_MESSAGES} messages")
+
+    def end(self) -> None:
+        """Parse a body of JSON as far as it has come."""
+        if not self.is_stream:
+            self._tried = len(self._body)
+            self.messages = parse_messages(bytes(self._body))
 
 
-def events_in(body: bytes) -> list[sansmcp.SseEvent]:
-    """Return the events of a stream."""
-    decoder = sansmcp.SseDecoder(LONGEST)
-    try:
-        return list(decoder.feed(body))
-    except sansmcp.RemoteProtocolError:
-        return []
+def read_body(body: bytes, content_type: str) -> BodyReader:
+    """Return a reader that has read a body; one that it refuses has no further messages."""
+    reader = BodyReader.of(content_type)
+    with suppress(OSError):
+        reader.receive(body)
+    reader.end()
+    return reader
 
 
 def parse_messages(text: str | bytes) -> list[Message]:
     """Return the message, or the messages of a batch; none if the text has none."""
     try:
-        document = load_json(text) if text else None
+        document = load_json(text, max_depth=_DEEPEST, max_values=_MOST_VALUES) if text else None
     except ValueError:
-        return []
-    if not _is_shallow(document):
         return []
     batch = document if is_array(document) else [document]
     return [message for message in map(as_object, batch) if message is not None]
-
-
-def _is_shallow(document: Any) -> bool:
-    level: list[Any] = [document]
-    for _ in range(_DEEPEST):
-        deeper: list[Any] = []
-        for value in level:
-            members = as_object(value)
-            if members is not None:
-                deeper += members.values()
-            elif is_array(value):
-                deeper += value
-        if not deeper:
-            return True
-        level = deeper
-    return False
 
 
 def pairs(
@@ -144,20 +179,19 @@ def pairs(
 
     A message without a counterpart comes with None.
     """
-    left = list(now)
+    left: dict[object, deque[Message]] = {}
+    for new in now:
+        left.setdefault(_key(new), deque()).append(new)
     for old in recorded:
-        found = next((new for new in left if _key(new) == _key(old)), None)
-        if found is not None:
-            left.remove(found)
-        yield old, found
-    for new in left:
-        yield None, new
+        same = left.get(_key(old))
+        yield old, same.popleft() if same else None
+    for same in left.values():
+        yield from ((None, new) for new in same)
 
 
-def _key(message: Message) -> tuple[object, object]:
-    if "method" in message:
-        return ("method", message["method"])
-    return ("id", json.dumps(message.get("id")))
+def _key(message: Message) -> str:
+    name = "method" if "method" in message else "id"
+    return f"{name} {json.dumps(message.get(name))}"
 
 
 def differences(
@@ -172,7 +206,7 @@ def differences(
         for name in dict.fromkeys([*one, *other]):
             if name in ignored:
                 continue
-            place = f"{path}.{name}" if path else name
+            place = f"{path}.{name[:_LONGEST_NAME]}" if path else name[:_LONGEST_NAME]
             if name not in other:
                 yield place, "is missing"
             elif name not in one:
@@ -189,19 +223,24 @@ def differences(
 def difference_lines(
     recorded: Sequence[Message], now: Sequence[Message], ignored: Sequence[str]
 ) -> list[str]:
-    """Return a line for each difference between two lists of messages."""
-    lines: list[str] = []
+    """Return a line for each difference between two lists of messages, as far as they are few."""
+    lines = list(islice(_difference_lines(recorded, now, ignored), _MOST_LINES + 1))
+    return [*lines[:_MOST_LINES], "and more"] if len(lines) > _MOST_LINES else lines
+
+
+def _difference_lines(
+    recorded: Sequence[Message], now: Sequence[Message], ignored: Sequence[str]
+) -> Iterator[str]:
     for old, new in pairs(recorded, now):
         if new is None:
-            lines.append(f"missing: {_short(old)}")
+            yield f"missing: {_short(old)}"
         elif old is None:
-            lines.append(f"not in the recording: {_short(new)}")
+            yield f"not in the recording: {_short(new)}"
         else:
             # The id of a server request is chosen anew; those of responses correspond already.
             one, other = ({**message, "id": None} for message in (old, new))
-            found = differences(one, other, (*ignored, *_CHOSEN_ANEW))
-            lines += [f"{place} {text}" for place, text in found]
-    return lines
+            for place, text in differences(one, other, (*ignored, *_CHOSEN_ANEW)):
+                yield f"{place} {text}"
 
 
 def _short(value: Any) -> str:

@@ -332,7 +332,8 @@ class RecordedExchange:
     method: str
     target: str
     headers: list[tuple[str, str]]
-    body: bytes = b""
+    parts: list[bytes] = attrs.field(factory=list[bytes])
+    """Those of the body of the request."""
     status: int | None = None
     """None if no response came."""
     response_headers: list[tuple[str, str]] = attrs.field(factory=list[tuple[str, str]])
@@ -346,6 +347,11 @@ class RecordedExchange:
     """The line of the head of the response."""
     ended: int | None = None
     """The line on which it ends."""
+
+    @property
+    def body(self) -> bytes:
+        """The body of the request."""
+        return b"".join(self.parts)
 
     @property
     def response(self) -> bytes:
@@ -397,7 +403,7 @@ def _add(exchange: RecordedExchange, step: Step, place: int) -> None:
         exchange.status, exchange.answered = members["status"], place
         exchange.response_headers = _pairs(members["headers"])
     elif "body" in members and step.is_client:
-        exchange.body += step.data()
+        exchange.parts.append(step.data())
     elif "body" in members:
         exchange.pieces.append((place, step.t, step.data()))
     elif not (step.is_client and "end" in members):

@@ -32,6 +32,9 @@ from ._serve import address_of
 from ._target import add_headers, add_target, headers_of, process_of, target_of
 from ._with_asyncio import run
 
+_READ = 65536
+_LONGEST_LINE = 1 << 26
+"""Bytes of a line of a server process, or of a client."""
 _PATIENCE = 10.0
 """Seconds in which a server must send what it sent in the recording."""
 _WIDTH = 100
@@ -70,6 +73,13 @@ def add_to(commands: Commands) -> None:
         default="127.0.0.1:8000",
         metavar="HOST:PORT",
         help="where to serve (default: %(default)s); port 0: a free one",
+    )
+    what.add_argument(
+        "--allow-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="serve requests for this host name, too; * for all (default: this machine only)",
     )
     what.add_argument(
         "--keep-times", action="store_true", help="make the same pauses as in the recording"
@@ -127,12 +137,20 @@ def _serve(options: argparse.Namespace, recording: Recording) -> int:
     async def main() -> int:
         stopped = asyncio.Event()
         keep_times: bool = options.keep_times
+        hosts = (*sansmcp.SecurityPolicy().allowed_hosts, *options.allow_host)
         with called_at(STOPPING, stopped.set):
             try:
                 listeners = listen(address_of(options.http))
             except OSError as error:
                 raise UsageError(f"Cannot serve at {options.http}: {error}") from error
-            await serve_http(recording, listeners, print_line, stopped, keep_times=keep_times)
+            await serve_http(
+                recording,
+                listeners,
+                print_line,
+                stopped,
+                keep_times=keep_times,
+                policy=sansmcp.SecurityPolicy(allowed_hosts=hosts),
+            )
         return 0
 
     return run(main())
@@ -227,15 +245,21 @@ def _line(message: Message) -> bytes:
 
 
 async def _read_messages(stream: asyncio.StreamReader, into: list[Message], count: int) -> None:
-    """Read until there are so many messages, the stream ends, or nothing comes."""
+    """Read until there are so many messages, the stream ends, or no message comes for a while."""
+    loop = asyncio.get_running_loop()
+    until = loop.time() + _PATIENCE
     while len(into) < count:
+        await asyncio.sleep(0)  # a Ctrl-C has its turn, however much has come
         try:
-            line = await asyncio.wait_for(stream.readline(), _PATIENCE)
+            line = await asyncio.wait_for(stream.readline(), max(until - loop.time(), 0))
         except (asyncio.TimeoutError, ValueError):  # a line is longer than the buffer
             return
         if not line:
             return
-        into += parse_messages(line)
+        new = parse_messages(line)
+        if new:
+            into += new
+            until = loop.time() + _PATIENCE
 
 
 @asynccontextmanager
@@ -249,7 +273,7 @@ async def _started(
     if sys.platform == "win32":
         command = command_on_windows(command, arguments["env"])
     try:
-        process = await asyncio.create_subprocess_exec(*command, limit=1 << 26, **arguments)
+        process = await asyncio.create_subprocess_exec(*command, limit=_LONGEST_LINE, **arguments)
     except START_ERRORS as error:
         reason = start_failure(error).reason
         raise UsageError(f"{hide_program(command[0])!r} could not be started: {reason}") from error
@@ -263,15 +287,32 @@ async def _started(
         pass
     finally:
         group.signal(kill=True)
+        assert process.stdout is not None
+        # The end of a process is told after that of its pipes, and so after what is in them.
+        discarding = asyncio.ensure_future(_discard(process.stdout))
         await process.wait()
-        showing.cancel()  # a child of the server may hold the pipe open
-        await asyncio.wait([showing])
+        for task in (showing, discarding):
+            task.cancel()  # a child of the server may hold the pipe open
+        await asyncio.wait([showing, discarding])
+
+
+async def _discard(stream: asyncio.StreamReader) -> None:
+    while await stream.read(_READ):
+        pass
 
 
 async def _show_log(stream: asyncio.StreamReader) -> None:
-    """Print what a server process logs."""
-    while data := await stream.readline():
-        print_line(f"server: {data.decode(errors='replace').rstrip()}", sys.stderr)
+    """Print what a server process logs; a line that is very long in several ones."""
+    rest = b""
+    while data := await stream.read(_READ):
+        await asyncio.sleep(0)  # a Ctrl-C has its turn, however much has come
+        *lines, rest = (rest + data).split(b"\n")
+        if len(rest) > _READ:
+            lines, rest = [*lines, rest], b""
+        for line in lines:
+            print_line(f"server: {line.decode(errors='replace').rstrip()}", sys.stderr)
+    if rest:
+        print_line(f"server: {rest.decode(errors='replace').rstrip()}", sys.stderr)
 
 
 async def _serve_stdio(recording: Recording, *, keep_times: bool) -> int:
@@ -280,7 +321,7 @@ async def _serve_stdio(recording: Recording, *, keep_times: bool) -> int:
     A client may leave out requests, and choose other ids.
     """
     loop = asyncio.get_running_loop()
-    stdin = asyncio.StreamReader(limit=1 << 26)
+    stdin = asyncio.StreamReader(limit=_LONGEST_LINE)
     # By a thread: a loop of Windows cannot wait for the pipe that a client gives to a process.
     reading, _ = await loop.create_connection(
         lambda: asyncio.StreamReaderProtocol(stdin), sock=from_pipe(sys.stdin.fileno())

@@ -20,23 +20,27 @@ import h11
 import sansmcp
 
 from ._compare import (
+    BodyReader,
     Compared,
     Message,
     Translation,
-    events_in,
-    messages_in,
     needs_key,
     parse_messages,
     progress_token,
+    read_body,
 )
 from ._recording import REDACTED, RecordedExchange, Recording
 
 _PATIENCE = 10.0
 """Seconds in which what had come in the recording must come again."""
+_LONGER = 60.0
+"""Seconds by which an exchange may take longer than in the recording."""
 _READ = 65536
 _CONNECTION_HEADERS = ("connection", "content-length", "host", "transfer-encoding")
 _SESSION = "mcp-session-id"
 _MOST_BYTES = 1 << 26
+_MOST_INTERIM = 100
+"""Interim responses (1xx) before a response."""
 _FAILED = (OSError, h11.RemoteProtocolError, h11.LocalProtocolError, sansmcp.LocalProtocolError)
 """What ends an exchange: the network, the peer, or a recording that HTTP does not allow."""
 
@@ -46,17 +50,20 @@ class _Sending:
     """An exchange that is sent again."""
 
     recorded: RecordedExchange
+    timeout: float
+    """Seconds in which it has to end: those of the recording, and some more."""
     answered: asyncio.Event = attrs.field(factory=asyncio.Event)
     done: asyncio.Event = attrs.field(factory=asyncio.Event)
     status: int | None = None
-    kind: str = ""
-    body: bytes = b""
+    body: BodyReader = attrs.field(factory=lambda: BodyReader.of(""))
+    """That of the response."""
     notes: list[str] = attrs.field(factory=list[str])
 
     @property
-    def messages(self) -> list[Message]:
-        """The messages of the response."""
-        return messages_in(self.body, self.kind)
+    def compared(self) -> Compared:
+        """What is to be compared."""
+        was = _recorded_body(self.recorded).messages
+        return _label(self.recorded), was, self.body.messages, self.notes
 
 
 async def send_http(
@@ -76,8 +83,13 @@ async def send_http(
     Returns:
         For each exchange a label, the recorded messages, those of today, and other differences.
     """
-    exchanges = [_Sending(each) for each in recording.exchanges() if not _needs_key(each)]
-    first = min((step.t for step in recording.steps), default=0.0)
+    steps = recording.steps
+    exchanges = [
+        _Sending(each, max(steps[each.ended or -1].t - steps[each.began].t, 0) + _LONGER)
+        for each in recording.exchanges()
+        if not _needs_key(each)
+    ]
+    first = min((step.t for step in steps), default=0.0)
     client = _Client(url, headers, exchanges)
     tasks: list[asyncio.Task[None]] = []
     start = asyncio.get_running_loop().time()
@@ -85,7 +97,7 @@ async def send_http(
         for sending in exchanges:
             await client.wait_for_earlier(sending.recorded.began)
             if keep_times:
-                due = start + recording.steps[sending.recorded.began].t - first
+                due = start + steps[sending.recorded.began].t - first
                 await asyncio.sleep(max(due - asyncio.get_running_loop().time(), 0))
             tasks.append(asyncio.ensure_future(client.send(sending)))
         await asyncio.gather(*tasks)
@@ -93,10 +105,7 @@ async def send_http(
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-    return [
-        (_label(each.recorded), _recorded_messages(each.recorded), each.messages, each.notes)
-        for each in exchanges
-    ]
+    return [each.compared for each in exchanges]
 
 
 def labels_not_sent(recording: Recording) -> list[str]:
@@ -113,8 +122,8 @@ def _label(exchange: RecordedExchange) -> str:
     return f"#{exchange.number} {' '.join([exchange.method, *methods])}"
 
 
-def _recorded_messages(exchange: RecordedExchange) -> list[Message]:
-    return messages_in(exchange.response, exchange.header("content-type"))
+def _recorded_body(exchange: RecordedExchange) -> BodyReader:
+    return read_body(exchange.response, exchange.header("content-type"))
 
 
 @attrs.define
@@ -141,8 +150,8 @@ class _Client:
     async def _has_read(self, sending: _Sending, pieces: int) -> None:
         """Wait until an exchange has brought the messages that it had brought by a piece."""
         before = b"".join(data for *_, data in sending.recorded.pieces[:pieces])
-        count = len(messages_in(before, sending.recorded.header("content-type")))
-        while len(sending.messages) < count and not sending.done.is_set():
+        count = len(read_body(before, sending.recorded.header("content-type")).messages)
+        while len(sending.body.messages) < count and not sending.done.is_set():
             await asyncio.sleep(0.01)
         self._learn(sending)
 
@@ -150,9 +159,9 @@ class _Client:
         """Send a request, and read its response."""
         recorded = sending.recorded
         try:
-            await self._exchange(sending)
+            await asyncio.wait_for(self._exchange(sending), sending.timeout)
         except (*_FAILED, asyncio.TimeoutError) as error:
-            reason = str(error) or "nothing came for a while"
+            reason = str(error) or "nothing came for a while, or it takes much longer"
             sending.notes.append(f"no complete response: {reason}")
         self._learn(sending)
         if sending.status != recorded.status and recorded.status is not None:
@@ -186,50 +195,56 @@ class _Client:
     async def _read(
         self, sending: _Sending, connection: h11.Connection, reader: asyncio.StreamReader
     ) -> None:
-        recorded = sending.recorded
-        wanted = len(_recorded_messages(recorded))
+        recorded = _recorded_body(sending.recorded)
+        interim = received = 0
         while True:
             event = connection.next_event()
             if event is h11.NEED_DATA:
-                data = await asyncio.wait_for(reader.read(_READ), _PATIENCE)
-                connection.receive_data(data)
+                connection.receive_data(await _read_some(reader))
+            elif isinstance(event, h11.InformationalResponse) and interim < _MOST_INTERIM:
+                interim += 1
             elif isinstance(event, h11.Response):
                 sending.status = event.status_code
-                for name, value in event.headers:
-                    if name == b"content-type":
-                        sending.kind = value.decode("latin-1")
-                    elif name == _SESSION.encode():
-                        self._session = value.decode("latin-1")
+                sending.body = self._body_of(event)
                 sending.answered.set()
             elif isinstance(event, h11.Data):
-                sending.body += event.data
-                if len(sending.body) > _MOST_BYTES:
+                received += len(event.data)
+                if received > _MOST_BYTES:
                     raise OSError(f"the response has more than {_MOST_BYTES} bytes")
+                sending.body.receive(bytes(event.data))
             elif isinstance(event, h11.EndOfMessage | h11.ConnectionClosed):
+                sending.body.end()
                 return
+            else:
+                raise OSError("the server does not answer, or switches to another protocol")
             # What had not ended in the recording would not end today, either.
-            is_as_long = sending.answered.is_set() and len(sending.messages) >= wanted
-            if recorded.ending != "end" and is_as_long and self._has_events(sending):
+            body = sending.body
+            is_as_long = len(body.messages) >= len(recorded.messages)
+            has_events = not body.is_stream or len(body.events) >= len(recorded.events)
+            is_open = sending.recorded.ending != "end" and sending.answered.is_set()
+            if is_open and is_as_long and has_events:
                 return
 
-    def _has_events(self, sending: _Sending) -> bool:
-        """True if a stream has as many events as in the recording, those without messages, too."""
-        if "event-stream" not in sending.kind:
-            return True
-        return len(events_in(sending.body)) >= len(events_in(sending.recorded.response))
+    def _body_of(self, response: h11.Response) -> BodyReader:
+        """Return a reader for the body of a response, and keep its session."""
+        kind = ""
+        for name, value in response.headers:
+            if name == b"content-type":
+                kind = value.decode("latin-1")
+            elif name == _SESSION.encode():
+                self._session = value.decode("latin-1")
+        return BodyReader.of(kind)
 
     def _learn(self, sending: _Sending) -> None:
         """Learn ids from what has come for an exchange."""
-        recorded = sending.recorded
-        for old, new in zip(_recorded_messages(recorded), sending.messages, strict=False):
+        recorded = _recorded_body(sending.recorded)
+        for old, new in zip(recorded.messages, sending.body.messages, strict=False):
             self._translation.learn(old, new)
-        if "event-stream" in sending.kind:
-            streams = events_in(recorded.response), events_in(sending.body)
-            for was, is_now in zip(*streams, strict=False):
-                if was.id and is_now.id:
-                    self._translation.texts[was.id] = is_now.id
-                if was.event == is_now.event == "endpoint" and was.data and is_now.data:
-                    self._translation.texts[was.data] = is_now.data
+        for was, is_now in zip(recorded.events, sending.body.events, strict=False):
+            if was.id and is_now.id:
+                self._translation.texts[was.id] = is_now.id
+            if was.event == is_now.event == "endpoint" and was.data and is_now.data:
+                self._translation.texts[was.data] = is_now.data
 
     def _target(self, recorded: RecordedExchange) -> str:
         learned = self._translation.texts.get(recorded.target)
@@ -259,6 +274,7 @@ async def serve_http(
     stopped: asyncio.Event,
     *,
     keep_times: bool,
+    policy: sansmcp.SecurityPolicy,
 ) -> None:
     """Serve what the server of a recording sent, until ``stopped`` is set.
 
@@ -268,10 +284,12 @@ async def serve_http(
         say: is called with the URL, and with a line for each request that the recording lacks.
         stopped: ends the server.
         keep_times: True to make the pauses of the recording within responses.
+        policy: the hosts and origins that are served.
     """
-    player = _Player(recording, say, keep_times)
-    exchanges = recording.exchanges()
-    path = exchanges[0].target if exchanges else "/"
+    player = _Player(recording, say, keep_times, policy)
+    path = next((each.target for each in recording.exchanges()), "")
+    if not path.startswith("/"):  # it would become a part of the host in the URL
+        path = "/"
     host, port = listeners[0].getsockname()[:2]
     servers = [await asyncio.start_server(player.serve, sock=each) for each in listeners]
     try:
@@ -290,6 +308,7 @@ class _Player:
     _recording: Recording
     _say: Callable[[str], None]
     _keep_times: bool
+    _policy: sansmcp.SecurityPolicy
     tasks: set[asyncio.Task[None]] = attrs.field(factory=set[asyncio.Task[None]], init=False)
     _left: list[RecordedExchange] = attrs.field(init=False)
     _waits: dict[int, asyncio.Event] = attrs.field(factory=dict[int, asyncio.Event], init=False)
@@ -319,14 +338,26 @@ class _Player:
             if request is None:
                 return
             messages = parse_messages(body)
-            found = self._take(request.method.decode("latin-1"), messages)
-            if found is None:
+            is_served = self._is_served(request)
+            found = self._take(request.method.decode("latin-1"), messages) if is_served else None
+            if not is_served:
+                text = b"This host or origin is not served; sansmcp replay --allow-host NAME"
+                await _respond(403, text, connection, writer)
+            elif found is None:
                 await self._refuse(request, messages, connection, writer)
             elif not await self._play(found, messages, connection, writer):
                 return
             if connection.our_state is h11.MUST_CLOSE:
                 return
             connection.start_next_cycle()
+
+    def _is_served(self, request: h11.Request) -> bool:
+        """True unless a web page of another host reads this server, by DNS rebinding or else."""
+        headers = dict(request.headers)
+        origin = headers.get(b"origin")
+        return self._policy.allows_host(headers.get(b"host")) and self._policy.allows_origin(
+            None if origin is None else origin.decode("latin-1")
+        )
 
     def _take(self, method: str, messages: list[Message]) -> RecordedExchange | None:
         """Remove and return the next exchange of the recording that fits a request."""
@@ -361,11 +392,7 @@ class _Player:
         self._say(f"not in the recording: {' '.join(words)}")
         status = 405 if request.method == b"GET" else 404
         text = b"The recording has no further request of this kind"
-        head = [("content-type", "text/plain"), ("content-length", str(len(text)))]
-        writer.write(connection.send(h11.Response(status_code=status, headers=head)) or b"")
-        writer.write(connection.send(h11.Data(data=text)) or b"")
-        writer.write(connection.send(h11.EndOfMessage()) or b"")
-        await writer.drain()
+        await _respond(status, text, connection, writer)
 
     async def _play(
         self,
@@ -441,6 +468,16 @@ class _Player:
                 self._waits[each.number].set()
 
 
+async def _respond(
+    status: int, text: bytes, connection: h11.Connection, writer: asyncio.StreamWriter
+) -> None:
+    head = [("content-type", "text/plain"), ("content-length", str(len(text)))]
+    writer.write(connection.send(h11.Response(status_code=status, headers=head)) or b"")
+    writer.write(connection.send(h11.Data(data=text)) or b"")
+    writer.write(connection.send(h11.EndOfMessage()) or b"")
+    await writer.drain()
+
+
 def _as_bytes(headers: Sequence[tuple[str, str]]) -> list[tuple[bytes, bytes]]:
     """Return headers as h11 takes them if they are not ASCII."""
     return [(name.encode(), value.encode("latin-1", "replace")) for name, value in headers]
@@ -467,11 +504,21 @@ def _translated(body: bytes, translation: Translation) -> bytes:
     return json.dumps(document).encode()
 
 
+async def _read_some(reader: asyncio.StreamReader) -> bytes:
+    """Read bytes of a server; other tasks, and Ctrl-C, have their turn before.
+
+    A read of what has come already does not wait, and one that is cancelled while it ends can
+    ignore that in Python 3.11.
+    """
+    await asyncio.sleep(0)
+    return await asyncio.wait_for(reader.read(_READ), _PATIENCE)
+
+
 async def _next_request(
     connection: h11.Connection, reader: asyncio.StreamReader
 ) -> tuple[h11.Request | None, bytes]:
     """Read a request and its body; None at the end of the connection."""
-    request, body = None, b""
+    request, body = None, bytearray()
     while True:
         event = connection.next_event()
         if event is h11.NEED_DATA:
@@ -483,6 +530,6 @@ async def _next_request(
             if len(body) > _MOST_BYTES:
                 raise OSError("the request is too large")
         elif isinstance(event, h11.EndOfMessage):
-            return request, body
+            return request, bytes(body)
         else:
             return None, b""

@@ -7,16 +7,22 @@ import json
 import os
 import select
 import signal
+import socket
+import sys
+import threading
+from collections import Counter
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from itertools import product
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from sansmcp.http import BodyData, BodyEnd, ResponseHead
-from sansmcp_cli import _recording
+from sansmcp_cli import _compare, _recording, _replay, _replay_http
+from sansmcp_cli._compare import BodyReader, difference_lines, parse_messages
 from sansmcp_cli._output import UsageError
 from sansmcp_cli._recording import REDACTED, Recorder, read_recording
 
@@ -41,9 +47,9 @@ def record(file: Path, *words: str) -> list[dict[str, Any]]:
 
 
 @contextmanager
-def played(file: Path) -> Generator[str, None, None]:
+def played(file: Path, *options: str) -> Generator[str, None, None]:
     """Serve a recording; gives the URL."""
-    with started("replay", str(file), "--serve", "--http", "127.0.0.1:0") as process:
+    with started("replay", str(file), "--serve", "--http", "127.0.0.1:0", *options) as process:
         assert process.stdout is not None
         yield process.stdout.readline().strip()
         process.send_signal(signal.SIGTERM)
@@ -491,3 +497,159 @@ def test_what_a_server_process_logs_is_shown_line_by_line(tmp_path: Path) -> Non
     script = "printf 'a\\033[2Jb\\nc' >&2; cat > /dev/null"
     sent = run("replay", recording(tmp_path, asked), "--", "sh", "-c", script)
     assert sent.err == "server: a\\u001b[2Jb\nserver: c\n"
+
+
+@contextmanager
+def answering(*parts: bytes, again: bool = False) -> Generator[str, None, None]:
+    """Serve one connection that gets these bytes for any request; then the last ones for ever."""
+
+    def serve() -> None:
+        with suppress(OSError):
+            peer, _ = listener.accept()
+            with peer:
+                peer.recv(65536)
+                for part in parts:
+                    peer.sendall(part)
+                while again:
+                    peer.sendall(parts[-1])
+                peer.recv(1)
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        serving = threading.Thread(target=serve)
+        serving.start()
+        try:
+            yield f"http://127.0.0.1:{listener.getsockname()[1]}/mcp"
+        finally:
+            with suppress(OSError):  # where no connection came
+                listener.shutdown(socket.SHUT_RDWR)
+            serving.join()
+
+
+INTERIM = b"HTTP/1.1 102 Processing\r\n\r\n" * 50
+SWITCH = b"HTTP/1.1 101 Switching Protocols\r\nupgrade: x\r\nconnection: upgrade\r\n\r\n"
+STREAM = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
+JSON = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n"
+
+
+@pytest.mark.parametrize(
+    ("parts", "members", "said"),
+    [
+        ((INTERIM,), {}, "does not answer"),
+        ((SWITCH, b""), {"headers": [["upgrade", "x"]]}, "switches to another protocol"),
+        ((JSON, b""), {"method": "CONNECT"}, "switches to another protocol"),
+        ((STREAM, b"data: {}\n\n" * 1000), {}, "more than 5000 messages"),
+        ((STREAM, b"id: 1\n\n" * 1000), {}, "more than 5000 messages"),
+        ((STREAM, b"data: " + b"x" * 65536), {}, "larger than"),
+        ((JSON, b" " * 65536), {}, "more than 1000000 bytes"),
+    ],
+    ids=["interim", "switched", "tunnel", "messages", "events", "event", "body"],
+)
+def test_a_server_without_an_end_is_left(
+    parts: tuple[bytes, ...],
+    members: dict[str, Any],
+    said: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(_compare, "MOST_MESSAGES", 5000)
+    monkeypatch.setattr(_compare, "LONGEST", 500_000)
+    monkeypatch.setattr(_replay_http, "_MOST_BYTES", 1_000_000)
+    file = recording(tmp_path, {**POST, **members}, *SOUND[1:])
+    with answering(*parts, again=bool(parts[-1])) as url:
+        sent = run_in_process("replay", file, "--to", url)
+    assert sent.status == 1
+    assert "no complete response" in sent.out
+    assert said in sent.out
+
+
+def test_a_body_is_parsed_seldom_however_it_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed = Counter[str]()
+
+    def counted(text: bytes) -> list[Any]:
+        parsed["bytes"] += len(text)
+        return parse_messages(text)
+
+    monkeypatch.setattr(_compare, "parse_messages", counted)
+    body = json.dumps({"id": 1, "result": {"text": "x" * 10_000}}).encode()
+    reader = BodyReader.of("application/json")
+    for place in range(len(body)):
+        reader.receive(body[place : place + 1])
+    reader.end()
+    assert [message["id"] for message in reader.messages] == [1]
+    assert parsed["bytes"] < 4 * len(body)
+
+
+def test_few_differences_of_many_are_shown() -> None:
+    now = [{"method": "a", "params": {"b" * 1000: {str(n): n for n in range(1000)}}}]
+    old: list[Any] = [{"method": "a", "params": {"b" * 1000: {}}}, {"id": 1}]
+    lines = difference_lines(old, now, ())
+    assert len(lines) == 201
+    assert lines[-1] == "and more"
+    assert max(map(len, lines)) < 200
+    assert difference_lines([{"id": 1}, {"id": 1}], [{"id": 2}, {"id": 1}], ()) == [
+        'missing: {"id": 1}',
+        'not in the recording: {"id": 2}',
+    ]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "while True: os.write(1, b'\\n' * 65536)",
+        "while True: os.write(1, b'x' * 65536)",
+        "while True: os.write(2, b'x' * 65536)",
+        "os.write(1, b'[' + b'{},' * 2_000_000 + b'{}]\\n')",
+    ],
+    ids=["lines", "line", "log", "batch"],
+)
+def test_a_process_without_an_end_is_left(
+    code: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(_replay, "_LONGEST_LINE", 1 << 20)
+    monkeypatch.setattr(_replay, "_PATIENCE", 0.5)
+    asked = {"t": 0, "from": "client", "body": '{"id": 1, "method": "ping"}\n'}
+    answer = {"t": 0, "from": "server", "body": '{"id": 1, "result": {}}\n'}
+    file = recording(tmp_path, asked, answer)
+    words = ("replay", file, "--", sys.executable, "-c", f"import os\n{code}")
+    sent = run_in_process(*words)
+    assert sent.status == 1
+    assert 'missing: {"id": 1, "result": {}}' in sent.out
+
+
+def ask_for(url: str, *headers: str) -> str:
+    """Return the response to a request with these headers."""
+    address = (url.split(":")[1].strip("/"), int(url.split(":")[2].split("/")[0]))
+    body = '{"id": 1, "method": "tools/list"}'
+    head = ["POST /mcp HTTP/1.1", *headers, "Connection: close", f"Content-Length: {len(body)}"]
+    with socket.create_connection(address) as connection:
+        connection.sendall("\r\n".join([*head, "", body]).encode())
+        with connection.makefile("rb") as file:
+            return file.read().decode()
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        ("Host: evil.example",),
+        ("Host: evil.example:8000", "Origin: http://evil.example:8000"),
+        ("Host: 127.0.0.1", "Origin: http://evil.example"),
+        ("Host: 127.0.0.1", "Origin: null"),
+    ],
+)
+def test_no_web_page_reads_a_recording(headers: tuple[str, ...], tmp_path: Path) -> None:
+    """The page of a host whose name leads here now (DNS rebinding), or any page."""
+    file = recording(tmp_path, *SOUND)
+    with played(Path(file)) as url:
+        refused = ask_for(url, *headers)
+        assert refused.startswith("HTTP/1.1 403 ")
+        assert "result" not in refused
+        assert '"result"' in ask_for(url, "Host: 127.0.0.1", "Origin: http://localhost:3000")
+    with played(Path(file), "--allow-host", "evil.example") as url:
+        assert '"result"' in ask_for(url, "Host: evil.example")
+
+
+@pytest.mark.parametrize("target", ["@evil.example/mcp", ".evil.example/", "http://evil.example/"])
+def test_the_url_of_a_recording_is_of_this_machine(target: str, tmp_path: Path) -> None:
+    with played(Path(recording(tmp_path, {**POST, "target": target}, *SOUND[1:]))) as url:
+        assert urlsplit(url).hostname == "127.0.0.1"
+        assert '"result"' in ask_for(url, "Host: 127.0.0.1")
