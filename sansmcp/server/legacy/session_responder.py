@@ -101,7 +101,7 @@ class SessionResponder(LegacyResults, HttpResponder):
             self._core.timers.stop(Timer.STREAM_OPEN, self)
             self.stream = self.session.new_stream()
             self.stream.declare_writer(self.request_ids)
-            self.session.read(self.exchange, self.stream, 0, is_fresh=True)
+            self.session.read(self.exchange, self.stream, 0)
             for index, data in enumerate(self._collected, 1):
                 is_last = self.open_calls == 0 and index == len(self._collected)
                 self.stream.append(data, final=is_last)
@@ -259,7 +259,7 @@ class KeyedSessionResponder(SessionResponder):
         if stream is not None and stream.key is not None and (stream.is_stored or self._is_parked):
             log = self.session.find_stream(stream.key.stream)
             place, skipped = self._place_of(received), max(received - self._count, 0)
-            self.session.read(exchange, log, place, skipped=skipped, is_fresh=True)
+            self.session.read(exchange, log, place, skipped=skipped)
             if self._is_parked:
                 self._calls.cut(self.call)
             return

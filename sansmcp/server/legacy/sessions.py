@@ -201,9 +201,11 @@ class LegacySession(CallOwner, Session):
                 stream.append(data)
             return
         for each in self._standalone:
-            each.places[log] = seq
             if is_sent and each is not stream and each.is_written:
-                each.declare_writer(None)  # whoever continues it need not send this message
+                # Another instance that continues it does not send this message.
+                each.declare_writer(None, {log: seq})
+            else:
+                each.note_place(log, seq)
         if data is not None and is_sent:
             stream.forward(data, log, seq)
 
@@ -358,7 +360,7 @@ class LegacySession(CallOwner, Session):
         if not free and len(self._standalone) >= limit:
             raise refusals.TOO_MANY_STREAMS(limit=limit)
         stream = free[-1] if free else self._new_standalone()
-        self.read(exchange, stream, None, is_fresh=True)
+        self.read(exchange, stream, None)
 
     def resume(self, exchange: ServerExchange, cursor: EventId) -> None:
         """Give a GET with a cursor the rest of the stream that it names."""
@@ -385,19 +387,17 @@ class LegacySession(CallOwner, Session):
         after: int | None,
         *,
         skipped: int = 0,
-        is_fresh: bool = False,
     ) -> None:
         """Let an exchange read a stream after a place, or where its last reader stopped.
 
         ``skipped``: the number of messages after that place that the client has received.
-        ``is_fresh``: the client has no id of this stream yet.
         """
         exchange.source = _StreamReader(self, stream, exchange)
         self._readers[exchange] = stream
         if stream in self._standalone:
             self._standalone.remove(stream)
             self._standalone.append(stream)
-        stream.attach(exchange, after, skipped=skipped, is_fresh=is_fresh)
+        stream.attach(exchange, after, skipped=skipped)
 
     def reader_left(self, exchange: ServerExchange, stream: ResumableStream) -> None:
         """Forget an exchange that has ended."""
@@ -459,10 +459,10 @@ class LegacySession(CallOwner, Session):
 
     def _new_standalone(self) -> ResumableStream:
         stream = self.new_stream()
-        publications = self.table.publications
+        publications, places = self.table.publications, dict[str, int]()
         if publications is not None and publications.cursor is not None:
-            stream.places[PUBLISHED] = publications.cursor
-        stream.declare_writer(None)
+            places[PUBLISHED] = publications.cursor
+        stream.declare_writer(None, places)
         self._standalone.append(stream)
         if self.is_shared:
             self._follow(0)
@@ -479,8 +479,7 @@ class LegacySession(CallOwner, Session):
         assert stream.key is not None, "what another instance wrote is stored"
         is_first = self._heard_stream is None
         self.table.take_over(stream.key, seq, polling=self.revision.polling)
-        stream.places.update(places)
-        stream.declare_writer(None)
+        stream.declare_writer(None, places)
         if stream not in self._standalone:  # it may have been written here before
             self._standalone.append(stream)
         publications = self.table.publications

@@ -52,6 +52,7 @@ from ...types import FastEnum
 from .. import refusals
 from ..bursts import Burst
 from ..core import ServerCore
+from ..era_choice import LAST_EVENT_ID
 from ..exchange import ServerExchange
 from ..logs import LogReader, Logs
 from ..records import (
@@ -76,7 +77,7 @@ class WriterDeclaration:
     instance: str
     requests: Sequence[RequestId] | None
     """The ids of the requests that the log answers; None for a standalone stream."""
-    places: Mapping[str, int] = attrs.field(factory=dict[str, int])
+    places: dict[str, int] = attrs.field(factory=dict[str, int])
     """By log: the number of the last entry whose message was forwarded, if it is for the client."""
     unknown: Mapping[str, Any] = NOTHING
     """The members that only a later version knows."""
@@ -178,11 +179,9 @@ class ResumableStream(LogReader):
     state: LogState = LogState.WRITING
 
     reader: ServerExchange | None = attrs.field(default=None, init=False)
-    places: dict[str, int] = attrs.field(factory=dict[str, int], init=False)
-    """By log: the number of the last entry that was forwarded here, or is not for the client."""
     writer: StreamWriter | None = attrs.field(default=None, init=False)
     _declared: WriterDeclaration | None = attrs.field(default=None, init=False)
-    """The last declaration of this instance."""
+    """The last declaration of this instance, with the places of what has been forwarded since."""
     # The positions of a log that is written and stored here (WRITING), from left to right:
     #
     #     _position <= _stored < _appending < _unstored < next_seq
@@ -215,10 +214,6 @@ class ResumableStream(LogReader):
     """The sequence number of the last entry that the reader got."""
     _skipped: int = attrs.field(default=0, init=False)
     """The number of messages that the reader's client has received already."""
-    _is_fresh: bool = attrs.field(default=False, init=False)
-    """True if the reader's client has no event id of this stream yet: evicted entries are then
-    skipped, not reported as lost.
-    """
     _retry: int | None = attrs.field(default=None, init=False)
     """The ``retry`` field in milliseconds, until it has been sent to the reader."""
     _pending_disconnect: tuple[int | None] | None = attrs.field(default=None, init=False)
@@ -270,7 +265,9 @@ class ResumableStream(LogReader):
         """True if the last entry is being stored; the reader gets it afterwards, and ends."""
         return self._appending is not None and (self._unstored or self._appending.entries)[-1].final
 
-    def declare_writer(self, requests: Sequence[RequestId] | None) -> None:
+    def declare_writer(
+        self, requests: Sequence[RequestId] | None, places: Mapping[str, int] = NOTHING
+    ) -> None:
         """Tell the other instances that this one writes the log.
 
         Without that entry at the beginning of a log, the id of its priming event would mean nothing
@@ -278,12 +275,14 @@ class ResumableStream(LogReader):
         so that both are one append.
 
         ``requests``: the ids of the requests that the log answers; None for a standalone stream.
+        ``places``: those to note, as ``note_place()`` does.
         """
         core = self.table.core
         if self.is_stored and core.options.shared_store:
             is_new = self.next_seq == 1
             kind = EntryKind.OPENED if is_new and self.polling else EntryKind.WRITER
-            self._declared = WriterDeclaration(core.instance, requests, self.places)
+            known = NOTHING if self._declared is None else self._declared.places
+            self._declared = WriterDeclaration(core.instance, requests, {**known, **places})
             self._unstored.append(Entry(self.next_seq, self._declared.encode(), kind=kind))
             self.next_seq += 1
             self.table.keep_lease()
@@ -292,13 +291,18 @@ class ResumableStream(LogReader):
             else:
                 self._append_next()
 
+    def note_place(self, log: str, seq: int) -> None:
+        """Note the last entry of a log that was forwarded here, or is not for the client."""
+        if self._declared is not None:
+            self._declared.places[log] = seq
+
     def forward(self, message: bytes, log: str, seq: int) -> bool:
         """Append a message that was found in another log, under that number.
 
         Both are stored together. So if another instance continues this log, it knows what has been
         forwarded.
         """
-        self.places[log] = seq
+        self.note_place(log, seq)
         if not self.is_stored:
             return self.append(message)
         return self.append(write_head(log, seq, message), kind=EntryKind.FORWARDED)
@@ -467,19 +471,11 @@ class ResumableStream(LogReader):
 
     # The reader
 
-    def attach(
-        self,
-        exchange: ServerExchange,
-        after: int | None,
-        *,
-        skipped: int = 0,
-        is_fresh: bool = False,
-    ) -> None:
+    def attach(self, exchange: ServerExchange, after: int | None, *, skipped: int = 0) -> None:
         """Send the messages after ``after`` to an exchange, which replaces the last reader.
 
         ``after`` None continues where the last reader stopped. The client has received
-        ``skipped`` messages after it, which are not sent. ``is_fresh`` is True if the client
-        has no id of this stream yet.
+        ``skipped`` messages after it, which are not sent.
         """
         self.detach_reader()
         self.reader = exchange
@@ -487,7 +483,6 @@ class ResumableStream(LogReader):
             after = self._position
         self._position = after
         self._skipped = skipped
-        self._is_fresh = is_fresh
         self._retry = self.table.core.retry_ms
         if self.writer is not None:
             self.writer.on_reader_attached()
@@ -550,7 +545,7 @@ class ResumableStream(LogReader):
             return  # the reader that waited for this page has disconnected
         self._reading = None
         if page is None or not self._continues(page, reading.stored):
-            if not self._is_fresh:
+            if not _is_fresh(self.reader):
                 self.drop_reader()
                 return
             page = page or Page((), Entry(self._stored, b""))
@@ -612,7 +607,6 @@ class ResumableStream(LogReader):
 
     def _open(self, exchange: ServerExchange) -> None:
         exchange.open_stream()
-        self._is_fresh = False
         if self.polling and (id := self._id(self._position)) is not None:
             exchange.send(encode_event(b"", id=id, retry=self._take_retry()))
 
@@ -739,7 +733,7 @@ class ResumableStream(LogReader):
             assert reader.head is not None
             # A POST that reads from the beginning is of a call that runs, and has a key. A refusal
             # would say that nothing was run.
-            is_of_call = self._is_fresh and reader.head.method == b"POST"
+            is_of_call = _is_fresh(reader) and reader.head.method == b"POST"
             if reader.state is ExchangeState.DECIDING and not is_of_call:
                 reader.refuse(refusal)
             else:
@@ -755,6 +749,15 @@ class ResumableStream(LogReader):
         if self.key is None or not self.is_stored or not is_known:
             return None
         return EventId(self.key.stream, seq).encode()
+
+
+def _is_fresh(reader: ServerExchange) -> bool:
+    """Return True if a client has no event id of the stream that it reads.
+
+    Entries that the store has evicted are then skipped, not reported as lost.
+    """
+    assert reader.head is not None
+    return reader.state is ExchangeState.DECIDING and not reader.head.values(LAST_EVENT_ID)
 
 
 def _follows(page: Page, position: int) -> bool:
