@@ -516,7 +516,12 @@ class RunningCall(ServerCall):
         self._discard(cancel_requests=False)
         self._responder.complete_without_response()
 
-    def abandon(self, refusal: RemoteProtocolError, reason: str = "the server shuts down") -> None:
+    def shut_down(self) -> None:
+        """Cancel the call, and send an error, because the server shuts down."""
+        refusal = refusals.SHUTTING_DOWN if self.is_reported else refusals.TASK_REQUEST_STOPPED
+        self.abandon(refusal(self.request.id), "the server shuts down")
+
+    def abandon(self, refusal: RemoteProtocolError, reason: str) -> None:
         """Cancel the call, and send an error as its response."""
         self.state = advance(CALL, self.state, CallEvent.CANCEL)
         self._report_cancellation(reason)

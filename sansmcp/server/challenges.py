@@ -28,21 +28,29 @@ _UNAUTHORIZED = 401
 _BAD_PROOF = refusals.BAD_PROOF.reason
 
 
-def check_credentials(resource: ProtectedResource | None, head: RequestHead) -> bool:
+def scheme_of(head: RequestHead) -> str:
+    """Return the scheme of the access token of a request, "dpop" or "bearer"; empty for another.
+
+    A longer word that begins with one of them counts as it.
+    """
+    values = head.values(b"authorization")
+    scheme = values[0].strip().lower() if values else b""
+    return next((each for each in ("dpop", "bearer") if scheme.startswith(each.encode())), "")
+
+
+def check_credentials(resource: ProtectedResource | None, head: RequestHead) -> None:
     """Refuse a request with more than one access token, or with one in its URL.
 
-    Returns True if the token is sent with the scheme DPoP. Raises RemoteProtocolError (status 400).
-    Without ``resource``, the application alone knows what credentials are. Source: RFC 6750
-    sections 2 and 3.1; every revision, basic/authorization: Access Token Usage.
+    Raises RemoteProtocolError (status 400). Without ``resource``, the application alone knows what
+    credentials are. Source: RFC 6750 sections 2 and 3.1; every revision, basic/authorization:
+    Access Token Usage.
     """
     if resource is None:
-        return False
+        return
     query = head.target.partition(b"?")[2].decode("latin-1")
-    values = head.values(b"authorization")
-    if len(values) > 1 or "access_token" in parse_qs(query):
+    if len(head.values(b"authorization")) > 1 or "access_token" in parse_qs(query):
         challenge = _challenge(resource, "invalid_request")
         raise refusals.BAD_CREDENTIALS(headers=_challenge_headers(challenge))
-    return bool(values) and values[0].strip()[:4].lower() == b"dpop"
 
 
 def without_credentials(resource: ProtectedResource | None, headers: Headers) -> Headers:
@@ -63,10 +71,9 @@ def not_authenticated(
     challenge = refusal.challenge
     if challenge is None and is_challenge:
         # Without credentials there is no error: the client did not know that it needs them.
-        values = head.values(b"authorization")
-        scheme = values[0].strip().lower() if values else b""
-        is_bound = scheme.startswith(b"dpop")
-        error = "invalid_token" if is_bound or scheme.startswith(b"bearer") else ""
+        scheme = scheme_of(head)
+        is_bound = scheme == "dpop"
+        error = "invalid_token" if scheme else ""
         if refusal.reason == _BAD_PROOF:
             error = _BAD_PROOF
         scopes = () if resource is None else resource.required_scopes

@@ -74,11 +74,7 @@ class BufferedResponse(Hashable, Protocol):
 class SessionlessCall(Protocol):
     """A call that belongs to no session."""
 
-    request: Request
-    is_reported: bool
-    """True if the application gets the call; False if the server itself responds to it."""
-
-    def abandon(self, refusal: RemoteProtocolError) -> None:
+    def shut_down(self) -> None:
         """Send an error as the response and cancel the handler, because the server shuts down."""
 
 

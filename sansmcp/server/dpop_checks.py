@@ -28,7 +28,7 @@ from ..protected_resource import ProtectedResource
 from ..store import Entry, StreamKey
 from . import refusals
 from .accepted_proofs import AcceptedProofs
-from .challenges import proof_refused, token_not_bound
+from .challenges import proof_refused, scheme_of, token_not_bound
 from .core import ServerCore
 from .exchange import ServerExchange
 from .logs import Logs, StoreOperation
@@ -81,10 +81,10 @@ class DpopChecks:
         """The latest time that was passed to the server."""
         return self._core.now
 
-    def concerns(self, exchange: ServerExchange, access: Access) -> bool:
+    def concerns(self, head: RequestHead, access: Access) -> bool:
         """Return True if a request has a proof, or should have one."""
         is_required = self._resource.dpop == "required"
-        return is_required or exchange.uses_dpop or access.proof is not None
+        return is_required or scheme_of(head) == "dpop" or access.proof is not None
 
     def check(
         self, exchange: ServerExchange, head: RequestHead, access: Access, go_on: GoOn

@@ -83,8 +83,6 @@ class ServerExchange:
     """True if the head is for the MCP path, and has passed the checks that need no more than its
     bytes, but for that of its length. A connection sets it for a head that it has had before.
     """
-    uses_dpop: bool = attrs.field(default=False, init=False)
-    """True if the access token is sent with the scheme DPoP."""
     expires_at: float | None = attrs.field(default=None, init=False)
     """When the credentials of the request expire; None if they do not."""
     source: StreamSource | None = attrs.field(default=None, init=False)

@@ -151,12 +151,8 @@ class Server:
         self._core = ServerCore(app, options, new_token)
         sse_path, health_path = options.http_sse, options.health_path
         endpoint = Endpoint(
+            options,
             path=options.path.encode(),
-            versions=options.versions,
-            sessions=options.sessions,
-            standalone_streams=options.standalone_streams,
-            policy=options.policy,
-            limits=options.limits,
             sse_path=None if sse_path is None else sse_path.encode().rstrip(b"/"),
             health_path=None if health_path is None else health_path.encode().rstrip(b"/"),
         )
@@ -480,7 +476,7 @@ class Server:
         try:
             if isinstance(outcome, RemoteProtocolError):
                 raise outcome
-            if dpop is not None and not is_checked and dpop.concerns(exchange, outcome):
+            if dpop is not None and not is_checked and dpop.concerns(effect.head, outcome):
                 go_on = partial(self._authenticated, effect, is_checked=True)
                 if not dpop.check(exchange, effect.head, outcome, go_on):
                     return
@@ -930,8 +926,7 @@ class Server:
         self._core.advance(StopEvent.STOP)
         self._modern.subscriptions.end_all()
         for call in tuple(self._core.stateless):
-            refusal = refusals.SHUTTING_DOWN if call.is_reported else refusals.TASK_REQUEST_STOPPED
-            call.abandon(refusal(call.request.id))
+            call.shut_down()
         if self._legacy is not None:
             self._legacy.shut_down()
         self._peers.leave_all()
@@ -951,7 +946,7 @@ class Server:
 
     def _begin(self, exchange: ServerExchange, head: RequestHead) -> None:
         exchange.begin(head)
-        policy = self._endpoint.policy
+        policy = self._endpoint.options.policy
         if policy.cors:
             exchange.common_headers = response_headers(policy, head)
 
@@ -969,13 +964,13 @@ class Server:
             return
         # First of all, so that a page of another site cannot find out if credentials are valid.
         self._check_common(exchange, head)
-        exchange.uses_dpop = check_credentials(self._core.options.protected_resource, head)
+        check_credentials(self._core.options.protected_resource, head)
         self._authenticating[exchange] = None
         self._core.effects.append(Authenticate(exchange, head))
 
     def _is_for_all(self, exchange: ServerExchange, head: RequestHead) -> bool:
         """Return True for a request that needs no credentials, after the checks of its own."""
-        policy = self._endpoint.policy
+        policy = self._endpoint.options.policy
         if is_health_request(self._endpoint, head):
             check_health_request(head)
             return True

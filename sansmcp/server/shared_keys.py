@@ -372,13 +372,11 @@ class _StoredResponse(StoreOperation, KeptResponse):
     _log: StreamKey
     _claim: Claim
     _seq: int = attrs.field(default=0, init=False)
-    _is_appending: bool = attrs.field(default=False, init=False)
-    _entry: tuple[bytes, bool] = attrs.field(default=(b"", False), init=False)
-    """The data that are being appended, and whether they are the last."""
+    _entry: tuple[bytes, bool] | None = attrs.field(default=None, init=False)
+    """The data that are being appended, and whether they are the last; None if there are none."""
     _end: bytes | None = attrs.field(default=None, init=False)
     """The last entry, while it waits to be appended."""
     _has_begun: bool = attrs.field(default=False, init=False)
-    _has_ended: bool = attrs.field(default=False, init=False)
     _is_dropped: bool = attrs.field(default=False, init=False)
     _waits: int = attrs.field(default=0, init=False)
     """The number of the last entry that was seen of a client that waits elsewhere."""
@@ -386,7 +384,7 @@ class _StoredResponse(StoreOperation, KeptResponse):
     def begin(self) -> None:
         """Show from time to time that the call runs."""
         self._has_begun = True
-        if self._has_ended:  # cancelled while it was claimed
+        if self._end is not None or self._is_dropped:  # cancelled while it was claimed
             self._append_end()
             return
         self._keys.started(self)
@@ -398,7 +396,7 @@ class _StoredResponse(StoreOperation, KeptResponse):
         Before it, show that the call runs: others must not take it as over, nor the store evict its
         log.
         """
-        if self._has_ended:
+        if self._end is not None:
             self._append_end()
             return
         self._append(self._claim.encode(), is_last=False)
@@ -409,7 +407,6 @@ class _StoredResponse(StoreOperation, KeptResponse):
         core.timers.set(Timer.STORED, self._call, core.now + min(most, core.refresh_interval))
 
     def end(self, response: bytes | None, http_status: int, *, is_sent: bool) -> None:
-        self._has_ended = True
         core = self._keys.core
         core.timers.stop(Timer.STORED, self._call)
         self._keys.ended(self)
@@ -423,7 +420,7 @@ class _StoredResponse(StoreOperation, KeptResponse):
 
     def _append_end(self) -> None:
         self._wait_no_longer()
-        if not self._is_appending and self._end is not None:
+        if self._entry is None and self._end is not None:
             end, self._end = self._end, None
             self._append(end, is_last=True)
 
@@ -433,8 +430,8 @@ class _StoredResponse(StoreOperation, KeptResponse):
         self._keys.core.timers.stop(Timer.STORED, self._call)
 
     def _append(self, data: bytes, *, is_last: bool) -> None:
-        if not self._is_appending:
-            self._is_appending, self._entry = True, (data, is_last)
+        if self._entry is None:
+            self._entry = data, is_last
             self._keys.logs.append(self._log, (Entry(self._seq + 1, data, is_last),), self)
 
     def look_for_client(self, then: Callable[[bool], None]) -> None:
@@ -455,11 +452,11 @@ class _StoredResponse(StoreOperation, KeptResponse):
         self._is_dropped = True
         self._end = None
         self._wait_no_longer()
-        if not self._is_appending and self._seq:
+        if self._entry is None and self._seq:
             self._keys.logs.drop(self._log.principal, self._log.session)
 
     def on_append_done(self) -> None:
-        self._is_appending = False
+        self._entry = None
         self._seq += 1
         self._keys.logs.on_changed(self._log)
         if self._end is not None:
@@ -473,9 +470,9 @@ class _StoredResponse(StoreOperation, KeptResponse):
 
     def on_append_behind(self) -> None:
         """The store has lost the end of the log: begin it anew."""
-        self._seq, self._is_appending = 0, False
+        assert self._entry is not None
+        (data, is_last), self._entry, self._seq = self._entry, None, 0
         self._keys.logs.drop(self._log.principal, self._log.session)
-        data, is_last = self._entry
         self._append(data, is_last=is_last)
 
     def may_repeat(self, effect: StoreEffect) -> bool:
@@ -483,7 +480,7 @@ class _StoredResponse(StoreOperation, KeptResponse):
 
     def failed(self, effect: StoreEffect) -> bool:
         """The response is in the memory of this instance, and may be lost with it."""
-        self._is_appending = False
+        self._entry = None
         self._append_end()
         return True
 
@@ -545,8 +542,6 @@ class _Waiting(LogReader):
     _claim: Claim
     request: Request
     _rest: _Rest
-    is_reported: bool = attrs.field(default=False, init=False)
-    """Always False: the application does not get the request."""
     _seq: int = attrs.field(default=0, init=False)
     _until: float = attrs.field(init=False)
     """When the client is to ask again."""
@@ -644,7 +639,7 @@ class _Waiting(LogReader):
         self.stop()
         self._rest.refuse(refusal)
 
-    def abandon(self, refusal: RemoteProtocolError) -> None:
+    def shut_down(self) -> None:
         """Break off, because the server shuts down: the client asks another instance."""
         self._refuse(refusals.SHUTTING_DOWN(self.request.id))
 

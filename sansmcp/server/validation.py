@@ -18,29 +18,21 @@ import attrs
 from ..codecs import headers
 from ..codecs.delimited_buffer import message_too_large
 from ..http import RequestHead, request_host
-from ..limits import Limits
 from ..revisions import of_era
-from ..security import SecurityPolicy
 from ..types import Era
 from . import refusals
+from .options import ServerOptions
 
 _MAX_HOST_CHARS = 255
 """Characters of a refused host that are repeated. Source: RFC 1035 section 2.3.4."""
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen
 class Endpoint:
-    """The paths and settings of a server that the validators need."""
+    """The settings of a server, with its paths as requests have them."""
 
+    options: ServerOptions
     path: bytes
-    versions: tuple[str, ...]
-    """The versions that are served, oldest first."""
-    sessions: bool
-    """True if clients of the handshake revisions get a session."""
-    standalone_streams: bool
-    """True if GET opens a standalone stream."""
-    policy: SecurityPolicy
-    limits: Limits
     sse_path: bytes | None = None
     """The path of the event stream of HTTP+SSE; None if that transport is not served."""
     health_path: bytes | None = None
@@ -49,7 +41,7 @@ class Endpoint:
     @property
     def handshake_versions(self) -> tuple[str, ...]:
         """The versions that open with ``initialize``, oldest first."""
-        return of_era(self.versions, Era.LEGACY)
+        return of_era(self.options.versions, Era.LEGACY)
 
     @property
     def shares_path(self) -> bool:
@@ -86,17 +78,17 @@ def validate_host_and_origin(context: RequestContext) -> None:
     Source: 2025-11-25 basic/transports: Security Warning.
     """
     host = request_host(context.head)
-    if not context.endpoint.policy.allows_host(host):
+    if not context.endpoint.options.policy.allows_host(host):
         shown = None if host is None else host.decode("latin-1")[:_MAX_HOST_CHARS]
         raise refusals.BAD_HOST(data={"host": shown})
     origin = headers.single(context.head.values(b"origin"))
-    if not context.endpoint.policy.allows_origin(origin):
+    if not context.endpoint.options.policy.allows_origin(origin):
         raise refusals.BAD_ORIGIN(data={"origin": (origin or "")[:_MAX_HOST_CHARS]})
 
 
 def validate_content_length(context: RequestContext) -> None:
     """Refuse a body whose announced length is over the limit, before any of it is read."""
-    check_content_length(context.head, context.endpoint.limits.request_bytes)
+    check_content_length(context.head, context.endpoint.options.limits.request_bytes)
 
 
 def check_content_length(head: RequestHead, limit: int) -> int | None:

@@ -10,11 +10,11 @@ import pytest
 
 from sansmcp import BodyData, BodyEnd, Limits, ProtectedResource, RequestHead, SecurityPolicy
 from sansmcp.events import CallReceived
-from sansmcp.revisions import HANDSHAKE_VERSIONS, MODERN_VERSIONS
 from sansmcp.server.cors import is_preflight
 from sansmcp.server.era_choice import is_http_sse
 from sansmcp.server.health import is_health_request
 from sansmcp.server.legacy.session_validation import VALIDATORS
+from sansmcp.server.options import ServerOptions
 from sansmcp.server.resource_metadata import is_metadata_request
 from sansmcp.server.validation import (
     MCP_PATH,
@@ -349,12 +349,8 @@ def test_all_that_the_checks_of_a_post_read_is_among_its_marks() -> None:
             return super().values(name)
 
     endpoint = Endpoint(
+        ServerOptions(),
         path=b"/mcp",
-        versions=(*HANDSHAKE_VERSIONS, *MODERN_VERSIONS),
-        sessions=True,
-        standalone_streams=True,
-        policy=SecurityPolicy(),
-        limits=Limits(),
         sse_path=b"/mcp",
         health_path=b"/healthz",
     )

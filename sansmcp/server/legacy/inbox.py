@@ -65,10 +65,10 @@ class Inbox:
     """The messages that were read, until the end of the log is reached: a later entry may say that
     some were taken before.
     """
-    _is_first_pass: bool = attrs.field(default=True, init=False)
-    """True until the end of the log was reached: it has messages that were taken before."""
-    _place: int = attrs.field(default=0, init=False)
-    """The number of the last message that is in the stream which this instance has continued."""
+    _place: int | None = attrs.field(default=0, init=False)
+    """The number of the last message that is in the stream which this instance has continued. None
+    once the end of the log was reached: the messages after it were not taken before.
+    """
     _taken: int = attrs.field(default=0, init=False)
     """The number of the last message that is in a standalone stream."""
     _noted: int = attrs.field(default=0, init=False)
@@ -86,7 +86,7 @@ class Inbox:
     @property
     def is_forwarded(self) -> bool:
         """True if no message of this instance, or known to be in the log, is still to be sent."""
-        has_unsent = self._is_first_pass or self._waiting or self._has_dropped
+        has_unsent = self._place is not None or self._waiting or self._has_dropped
         return not (has_unsent or self._log.has_pending(_MESSAGE))
 
     def add_message(self, data: bytes) -> bool:
@@ -111,7 +111,7 @@ class Inbox:
         """Forward the messages after a number: this instance writes the standalone stream."""
         if not self._log.is_followed:
             self._place, self._taken, self._noted = taken, 0, 0
-            self._is_first_pass, self._has_dropped = True, False
+            self._has_dropped = False
             self._saved_at = self._table.core.now
             self._waiting.clear()
             self._log.follow(after=0)
@@ -144,11 +144,11 @@ class Inbox:
         if not self._receiver.writes_standalone:
             self._log.leave()
             return
-        place = (
-            self._place if self._place <= (self._log.cursor or 0) else 0
-        )  # else begun anew since
-        before = max(place, self._taken) if self._is_first_pass else 0
-        self._is_first_pass = False
+        before = 0
+        if self._place is not None:
+            is_of_this_log = self._place <= (self._log.cursor or 0)  # else it was begun anew since
+            before = max(self._place, self._taken) if is_of_this_log else self._taken
+            self._place = None
         for seq, message in self._waiting.items():
             if seq > before:
                 self._has_dropped = self._receiver.drops_messages

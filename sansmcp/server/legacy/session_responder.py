@@ -51,8 +51,6 @@ class SessionResponder(LegacyResults, HttpResponder):
     is_batch: bool
     stream: ResumableStream | None = attrs.field(default=None, init=False)
     """The stream, once the HTTP response is an event stream."""
-    _abandoned: bool = attrs.field(default=False, init=False)
-    """True if the client disconnected before it had an event id, so that it cannot resume."""
     _collected: list[bytes] = attrs.field(factory=lambda: [], init=False)
     """The responses so far, which may still be sent as plain JSON."""
 
@@ -69,7 +67,7 @@ class SessionResponder(LegacyResults, HttpResponder):
     @property
     def is_connected(self) -> bool:
         """True if there is a connection to the client, which may have resumed the stream."""
-        return not self._abandoned if self.stream is None else self.stream.reader is not None
+        return not self.exchange.is_done if self.stream is None else self.stream.reader is not None
 
     def message(self, data: bytes) -> bool:
         """Send a message before the response. Returns False if it is lost."""
@@ -82,10 +80,11 @@ class SessionResponder(LegacyResults, HttpResponder):
         if self.stream is not None:
             return self.stream.append(data, final=self.open_calls == 0)
         self._collected.append(data)
+        is_connected = not self.exchange.is_done
         if self.open_calls == 0:
             # The other statuses are those of 2026-07-28; here 404 would end the session.
             self._finish(503 if http_status == 503 and not self.is_batch else 200)
-        return not self._abandoned
+        return is_connected
 
     def complete_without_response(self) -> None:
         self.open_calls -= 1
@@ -97,7 +96,7 @@ class SessionResponder(LegacyResults, HttpResponder):
 
     def open(self) -> ResumableStream | None:
         """Open the event stream, if it is not open. Returns None if no client could read it."""
-        if self.stream is None and not self._abandoned:
+        if self.stream is None and not self.exchange.is_done:
             self._core.timers.stop(Timer.STREAM_OPEN, self)
             self.stream = self.session.new_stream()
             self.stream.declare_writer(self.request_ids)
@@ -127,12 +126,11 @@ class SessionResponder(LegacyResults, HttpResponder):
     def peer_gone(self) -> None:
         if self.stream is None:
             self._core.timers.stop(Timer.STREAM_OPEN, self)
-            self._abandoned = True
 
     def _finish(self, http_status: int = 200) -> None:
         """Send the response as JSON: all calls have ended, and nothing was sent before."""
         body = self._collected[0] if not self.is_batch else jsonrpc.encode_batch(self._collected)
-        if not self._abandoned:
+        if not self.exchange.is_done:
             self._core.timers.stop(Timer.STREAM_OPEN, self)
             self.send_json(body, http_status)
 
@@ -266,7 +264,6 @@ class KeyedSessionResponder(SessionResponder):
         if stream is not None:
             self.session.read(exchange, stream, None)
         else:
-            self._abandoned = False
             if not self.exchange.is_done:
                 self.exchange.responder = None
                 self.exchange.abort()

@@ -73,7 +73,7 @@ class SessionRequestContext(RequestContext):
     @property
     def needs_session(self) -> bool:
         """True if requests after ``initialize`` belong to a session."""
-        return self.endpoint.sessions and self.revision.sessions
+        return self.endpoint.options.sessions and self.revision.sessions
 
 
 SessionValidator: TypeAlias = Callable[[SessionRequestContext], None]
@@ -85,7 +85,8 @@ def validate_version(context: SessionRequestContext, request_id: RequestId | Non
     Source: 2025-06-18 basic/transports: Protocol Version Header.
     """
     if context.version is not None and context.version not in REVISIONS:
-        raise refusals.unsupported_version(context.version, context.endpoint.versions, request_id)
+        served = context.endpoint.options.versions
+        raise refusals.unsupported_version(context.version, served, request_id)
 
 
 def validate_get_supported(context: SessionRequestContext) -> None:
@@ -122,7 +123,8 @@ def validate_session_exists(context: SessionRequestContext) -> None:
 
     Source: 2025-03-26 basic/transports: Session Management.
     """
-    if context.endpoint.sessions and context.session_id is not None and context.session is None:
+    has_sessions = context.endpoint.options.sessions
+    if has_sessions and context.session_id is not None and context.session is None:
         raise context.unknown_session()
 
 
@@ -151,15 +153,16 @@ def validate_stream_offered(context: SessionRequestContext) -> None:
     if context.head.values(LAST_EVENT_ID):
         offered = revision.resumption
     else:
-        has_session = context.endpoint.sessions and revision.sessions
-        offered = has_session and context.endpoint.standalone_streams and revision.standalone_stream
+        options = context.endpoint.options
+        has_session = options.sessions and revision.sessions
+        offered = has_session and options.standalone_streams and revision.standalone_stream
     if not offered:
         raise refusals.method_not_allowed(b"POST", "No standalone event stream is offered here")
 
 
 def validate_deletion_allowed(context: SessionRequestContext) -> None:
     """Refuse a DELETE if the server has no sessions."""
-    if not context.endpoint.sessions:
+    if not context.endpoint.options.sessions:
         raise refusals.method_not_allowed(b"POST", "There are no sessions here to end")
 
 
@@ -213,7 +216,7 @@ def check_message(context: SessionRequestContext, message: Message | Batch) -> N
     request_id = message.id if isinstance(message, Request) else None
     if isinstance(message, Request) and message.method == "initialize":
         # A newer client may name a version here that is not served, and negotiate an older one.
-        if context.endpoint.sessions and context.session_id is not None:
+        if context.endpoint.options.sessions and context.session_id is not None:
             raise refusals.INITIALIZE_IN_SESSION(message.id)
         return
     _check_version(context, request_id)
@@ -225,7 +228,8 @@ def check_message(context: SessionRequestContext, message: Message | Batch) -> N
 def _check_version(context: SessionRequestContext, request_id: RequestId | None) -> None:
     validate_version(context, request_id)
     if context.version is not None and context.version not in context.endpoint.handshake_versions:
-        raise refusals.version_not_served(context.version, context.endpoint.versions, request_id)
+        served = context.endpoint.options.versions
+        raise refusals.version_not_served(context.version, served, request_id)
 
 
 def is_continuation(context: SessionRequestContext, batch: Batch) -> bool:
@@ -234,8 +238,9 @@ def is_continuation(context: SessionRequestContext, batch: Batch) -> bool:
     Also True for an unknown session, so that the refusal is about the session. Source: SEP-1858.
     """
     has_cursor = bool(context.head.values(LAST_EVENT_ID))
-    may_be = context.endpoint.sessions and (context.session is None or context.session.multi_turn)
-    return has_cursor and may_be and bool(batch.items) and _are_responses(batch)
+    may_be = context.session is None or context.session.multi_turn
+    has_sessions = context.endpoint.options.sessions
+    return has_cursor and has_sessions and may_be and bool(batch.items) and _are_responses(batch)
 
 
 def _are_responses(batch: Batch) -> bool:

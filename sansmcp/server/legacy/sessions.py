@@ -654,7 +654,7 @@ class SessionTable:
         """Respond to all calls with an error, and end all sessions and their streams."""
         for session in self:
             for call in tuple(session.calls.values()):
-                call.abandon(refusals.SHUTTING_DOWN(call.request.id))
+                call.shut_down()
             reason = "the server shuts down"
             self.end(session, reason, delete_stored=not self._core.options.shared_store)
         self.streams.release_followers()

@@ -66,7 +66,11 @@ class StreamableHttp:
                 check_head(context)
         elif not self._core.options.shared_store:
             validate_session_exists(context)
-        elif self._endpoint.sessions and context.session_id is not None and context.session is None:
+        elif (
+            self._core.options.sessions
+            and context.session_id is not None
+            and context.session is None
+        ):
             run(self._table.streams.logs, self._look_up(exchange, context, context.session_id))
 
     def complete(self, exchange: ServerExchange) -> None:
@@ -93,7 +97,7 @@ class StreamableHttp:
         id = context.session_id
         if not self._core.options.shared_store:
             then(context)
-        elif id is None or not self._endpoint.sessions or self._is_known(context, messages):
+        elif id is None or not self._core.options.sessions or self._is_known(context, messages):
             check_head(context)
             then(context)
         else:
@@ -228,7 +232,7 @@ class StreamableHttp:
     ) -> None:
         """Open a session and send its id. Source: basic/transports: Session Management."""
         revision = self._dispatcher.choose_revision(request)
-        has_session = self._endpoint.sessions and revision.sessions
+        has_session = self._core.options.sessions and revision.sessions
         multi_turn = self._core.options.offers_multi_turn and has_session
         negotiated = self._dispatcher.negotiate(
             request,
