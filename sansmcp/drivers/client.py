@@ -68,7 +68,7 @@ class _PendingCall:
     params: Params
 
 
-class ClientDriver(MachineDriver):
+class ClientDriver(MachineDriver[Client]):
     """Drives a client machine; a subclass performs its exchanges and its process.
 
     A client is two objects: the driver, and one with the methods of the application, which waits
@@ -110,8 +110,7 @@ class ClientDriver(MachineDriver):
             LocalProtocolError: a request handler is not a function, or servers send no request of
                 its method.
         """
-        MachineDriver.__init__(self, core)
-        self.core = core
+        super().__init__(core)
         self._request_handlers = request_handlers or {}
         if self._request_handlers:
             core.handle_requests(self._request_handlers)

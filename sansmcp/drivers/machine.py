@@ -10,7 +10,7 @@ from __future__ import annotations
 import abc
 import math
 from collections.abc import Callable
-from typing import Any, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 _Outcome = TypeVar("_Outcome")
 
@@ -36,11 +36,14 @@ class Machine(Protocol):
         """Pull all effects and events, and pass them to ``perform`` and ``on_event``."""
 
 
-class MachineDriver(abc.ABC):
+_Machine = TypeVar("_Machine", bound=Machine)
+
+
+class MachineDriver(abc.ABC, Generic[_Machine]):
     """Drives a machine and keeps its deadlines, also if the machine raises."""
 
-    def __init__(self, machine: Machine) -> None:
-        self._machine = machine
+    def __init__(self, core: _Machine) -> None:
+        self.core = core
         self._rests_until = -math.inf
         """The machine raised: ``handle_timeout()`` is not due before this time."""
 
@@ -55,7 +58,7 @@ class MachineDriver(abc.ABC):
     def next_deadline(self) -> float:
         """Return when to call ``handle_timeout()`` on this clock; ``math.inf`` for never."""
         try:
-            deadline = self._machine.next_deadline()
+            deadline = self.core.next_deadline()
         except Exception as error:
             self._machine_raised(error)
             deadline = self._rests_until
@@ -67,7 +70,7 @@ class MachineDriver(abc.ABC):
         """Perform the machine's effects and handle its events until none is left."""
         for _ in range(_ATTEMPTS):
             try:
-                self._machine.drive(perform, on_event)
+                self.core.drive(perform, on_event)
             except Exception as error:
                 self._machine_raised(error)
             else:

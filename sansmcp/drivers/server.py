@@ -54,7 +54,7 @@ def exited(error: SystemExit) -> RuntimeError:
     return failure
 
 
-class ServerDriver(MachineDriver):
+class ServerDriver(MachineDriver[Server]):
     """Drives a server machine; a subclass performs its exchanges.
 
     A subclass sets two attributes of the machine's objects:
@@ -91,7 +91,6 @@ class ServerDriver(MachineDriver):
             authenticate.find_known if isinstance(authenticate, KnowingAuthenticator) else None
         )
         super().__init__(core)
-        self.core = core
         self._store = store
         self._plain_store = None if is_async_store(store) else cast("Store", store)
         """The store, if it is synchronous."""
