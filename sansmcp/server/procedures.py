@@ -124,14 +124,14 @@ class Procedure(LogReader):
     """A procedure that runs. It begins with ``start()``."""
 
     _logs: Logs
-    _steps: Steps[object]
+    _steps: Steps[object] | None
+    """None when the procedure is over."""
     _is_wanted: Callable[[], bool] = _is_never_wanted
     """Returns True as long as a read that has failed is worth repeating."""
     _watched: StreamKey | None = attrs.field(default=None, init=False)
     """The log for whose changes it has waited."""
     _step: Step | None = attrs.field(default=None, init=False)
     """The step at which it waits; None before the first, and while it goes to the next."""
-    is_over: bool = attrs.field(default=False, init=False)
 
     def start(self) -> None:
         """Go to the first step."""
@@ -139,9 +139,15 @@ class Procedure(LogReader):
 
     def close(self) -> None:
         """End the procedure where it stands. Repeated calls are safe, also from its own steps."""
+        steps = self._steps
         self._end()
-        if self._step is not None:
-            self._steps.close()
+        if steps is not None and self._step is not None:
+            steps.close()
+
+    @property
+    def is_over(self) -> bool:
+        """True if the procedure has ended, by itself or by ``close()``."""
+        return self._steps is None
 
     @property
     def is_watching(self) -> bool:
@@ -201,11 +207,12 @@ class Procedure(LogReader):
         return not failure.has_lost
 
     def _go_on(self, answer: AppendResult | Page | Waited | StepFailedError | None) -> None:
-        if self.is_over:
+        steps = self._steps
+        if steps is None:
             return
         self._step = None
         try:
-            step = self._steps.send(answer)
+            step = steps.send(answer)
         except StopIteration:
             self._end()
         except BaseException:
@@ -214,7 +221,7 @@ class Procedure(LogReader):
         else:
             self._step = step
             if self.is_over:  # it has closed itself on the way
-                self._steps.close()
+                steps.close()
             else:
                 self._perform(step)
 
@@ -241,7 +248,7 @@ class Procedure(LogReader):
                 assert_never(impossible)
 
     def _end(self) -> None:
-        self.is_over = True
+        self._steps = None
         self.unwatch()
         if isinstance(self._step, Until):
             self._logs.core.timers.stop(self._step.timer, self)

@@ -547,7 +547,6 @@ class _Waiting(LogReader):
     """When the client is to ask again."""
     _is_dead: bool = attrs.field(default=False, init=False)
     """True if the other instance has died."""
-    _is_done: bool = attrs.field(default=False, init=False)
     _showing: Procedure | None = attrs.field(default=None, init=False)
 
     def start(self) -> None:
@@ -589,6 +588,10 @@ class _Waiting(LogReader):
         self._is_dead = True
         self._keys.logs.poll(self._log, self)
 
+    @property
+    def _is_over(self) -> bool:
+        return self._keys.waiting.get(self._log) is not self
+
     def poll_store(self) -> None:
         """Read what follows the entries that are known."""
         most = self._keys.core.limits.max_stored_bytes
@@ -596,7 +599,7 @@ class _Waiting(LogReader):
 
     def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
         """Send the response, if there is one."""
-        if self._is_done:
+        if self._is_over:
             return
         try:
             for entry in () if page is None else page.entries:
@@ -624,7 +627,7 @@ class _Waiting(LogReader):
 
     def failed(self, effect: StoreEffect) -> bool:
         """Try again: the other instance may have stored it."""
-        if not self._is_done:
+        if not self._is_over:
             self._keys.logs.poll_later(self._log, self)
         return True
 
@@ -650,10 +653,9 @@ class _Waiting(LogReader):
 
     def stop(self) -> None:
         """Wait no longer."""
-        self._is_done = True
+        del self._keys.waiting[self._log]
         if self._showing is not None:
             self._showing.close()
         self._keys.core.stateless.pop(self, None)
         self._keys.logs.unwatch(self._log, self)
         self._keys.peers.leave(self._claim.instance, self)
-        del self._keys.waiting[self._log]

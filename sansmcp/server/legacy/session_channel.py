@@ -33,8 +33,8 @@ class ChannelResponder(LegacyResults):
     session: CallOwner
     _sink: Sink
     open_calls: int
-    is_batch: bool
-    _collected: list[bytes] = attrs.field(factory=list[bytes], init=False)
+    _batch: list[bytes] | None
+    """The responses so far, which are sent together; None for the call of one message."""
 
     def start(self) -> None:
         """Do nothing: the channel is open."""
@@ -61,9 +61,9 @@ class ChannelResponder(LegacyResults):
     def respond(self, data: bytes, http_status: int = 200) -> bool:
         """Send or collect the response of one call. Returns False if the channel has ended."""
         self.open_calls -= 1
-        if not self.is_batch:
+        if self._batch is None:
             return self._sink.send(data)
-        self._collected.append(data)
+        self._batch.append(data)
         return self._send_batch()
 
     def complete_without_response(self) -> None:
@@ -75,9 +75,9 @@ class ChannelResponder(LegacyResults):
         return False
 
     def _send_batch(self) -> bool:
-        if self.open_calls or not self._collected:
+        if self.open_calls or not self._batch:
             return True
-        return self._sink.send(jsonrpc.encode_batch(self._collected))
+        return self._sink.send(jsonrpc.encode_batch(self._batch))
 
 
 @attrs.define(eq=False, repr=False)
@@ -120,13 +120,13 @@ class SessionChannelHandler:
         elif isinstance(message, Batch):
             check_batch(session.revision, message)
             self._check_open(None)
-            new_responder = partial(ChannelResponder, session, self._sink, is_batch=True)
+            new_responder = partial(ChannelResponder, session, self._sink, batch=[])
             self._dispatcher.batch(session, message, new_responder)
         elif isinstance(message, Request):
             if message.method != "ping":
                 self._check_open(message)
             self._dispatcher.check_call(session, message)
-            responder = ChannelResponder(session, self._sink, 1, is_batch=False)
+            responder = ChannelResponder(session, self._sink, 1, None)
             self._dispatcher.start((message,), responder)
         elif self._is_open or not isinstance(message, Notification):
             self._dispatcher.dispatch(session, message)

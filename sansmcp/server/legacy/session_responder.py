@@ -19,6 +19,7 @@ import attrs
 from ...codecs import jsonrpc
 from ...input_required import InputRequired
 from ...messages import RequestId
+from ...states import ExchangeState
 from ...timers import Timer
 from .. import refusals
 from ..calls import RunningCall
@@ -35,6 +36,9 @@ _MAX_OFFSETS = 64
 """The offsets of one call that are remembered. The store evicts entries sooner: it gets three
 entries without a message in ``Limits.max_stored_age``, and some more for each round of input.
 """
+
+
+_DONE = ExchangeState.DONE  # compared for each call
 
 
 @attrs.define(eq=False, repr=False)
@@ -80,7 +84,7 @@ class SessionResponder(LegacyResults, HttpResponder):
         if self.stream is not None:
             return self.stream.append(data, final=self.open_calls == 0)
         self._collected.append(data)
-        is_connected = not self.exchange.is_done
+        is_connected = self.exchange.state is not _DONE
         if self.open_calls == 0:
             # The other statuses are those of 2026-07-28; here 404 would end the session.
             self._finish(503 if http_status == 503 and not self.is_batch else 200)
@@ -130,7 +134,7 @@ class SessionResponder(LegacyResults, HttpResponder):
     def _finish(self, http_status: int = 200) -> None:
         """Send the response as JSON: all calls have ended, and nothing was sent before."""
         body = self._collected[0] if not self.is_batch else jsonrpc.encode_batch(self._collected)
-        if not self.exchange.is_done:
+        if self.exchange.state is not _DONE:
             self._core.timers.stop(Timer.STREAM_OPEN, self)
             self.send_json(body, http_status)
 
