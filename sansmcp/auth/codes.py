@@ -46,9 +46,7 @@ def challenge_of(verifier: str) -> str:
 class PendingCode:
     """An authorization request for which a person is asked."""
 
-    issuer: str
-    sends_issuer: bool
-    """True if the redirect must have ``iss``."""
+    server: AuthorizationServer
     redirect_uri: str
     state: str = attrs.field(repr=redact)
     verifier: str = attrs.field(repr=redact)
@@ -101,8 +99,7 @@ def authorization_request(
             url=endpoint,
         )
     return PendingCode(
-        issuer=server.issuer,
-        sends_issuer=server.sends_issuer,
+        server=server,
         redirect_uri=redirect_uri,
         state=state,
         verifier=verifier,
@@ -139,14 +136,15 @@ def code_in(pending: PendingCode, redirect: str) -> str | None:
         if sum(each == name for each, _ in pairs) > 1:
             raise _failed(f"the redirect has {name!r} more than once", "invalid_redirect")
     issuer = given.get("iss")
-    if issuer is None and pending.sends_issuer:
+    expected = pending.server.issuer
+    if issuer is None and pending.server.sends_issuer:
         raise _failed(
-            f"the redirect names no issuer (iss), although {cut(pending.issuer)} announces it",
+            f"the redirect names no issuer (iss), although {cut(expected)} announces it",
             "issuer_missing",
         )
-    if issuer is not None and issuer != pending.issuer:
+    if issuer is not None and issuer != expected:
         # What the redirect says of an error may come from an attacker, so it is not shown.
-        names = f"{cut(issuer)!r}, and not from {cut(pending.issuer)!r}"
+        names = f"{cut(issuer)!r}, and not from {cut(expected)!r}"
         text = f"the redirect is from the issuer {names}"
         raise _failed(text, "issuer_mismatch")
     if given.get("error"):

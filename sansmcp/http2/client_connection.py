@@ -24,7 +24,7 @@ from ..effects import OpenExchange
 from ..errors import RemoteProtocolError
 from ..http import BodyData, BodyEnd, ConnectionLost, ResponseHead, ResponsePart, Unsent, Url
 from ..limits import Limits
-from .frames import FrameReader, FrameType, malformed
+from .frames import Expected, FrameReader, FrameType, malformed
 from .h2_connection import code_name, decode_goaway, encode_goaway, new_connection
 
 _STREAMS_BEFORE_SETTINGS = 100
@@ -72,7 +72,7 @@ class ClientConnection:
     def __init__(self, limits: Limits) -> None:
         """Begin a connection, whose preface waits in ``data_to_send()``."""
         self.failure: RemoteProtocolError | None = None
-        self._frames = FrameReader(limits, expects_preface=False)
+        self._frames = FrameReader(limits, Expected.SETTINGS)
         self._h2 = new_connection(limits, is_client=True)
         self._streams: dict[int, _Stream] = {}
         self._numbers: dict[int, int] = {}

@@ -17,7 +17,7 @@ import attrs
 from ..codecs.tolerant import glimpse
 from ..errors import RemoteProtocolError
 from ..limits import Limits
-from ..types import elide
+from ..types import FastEnum, elide
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
 """What a client sends first."""
@@ -73,18 +73,26 @@ class Frame:
         return self.data[_HEAD_BYTES:]
 
 
+class Expected(FastEnum):
+    """What a peer is to send next."""
+
+    PREFACE = enum.auto()
+    """The preface of a client, before its first frame."""
+    SETTINGS = enum.auto()
+    """The first frame of a server."""
+    FRAMES = enum.auto()
+
+
 @attrs.define(eq=False, repr=False)
 class FrameReader:
     """Splits what a peer sends into frames.
 
     Attributes:
-        expects_preface: True at the server.
-        is_open: True once the peer has proven that it speaks HTTP/2.
+        expects: what comes next. FRAMES once the peer has proven that it speaks HTTP/2.
     """
 
     _limits: Limits
-    expects_preface: bool
-    is_open: bool = attrs.field(default=False, init=False)
+    expects: Expected
     _buffer: bytearray = attrs.field(factory=bytearray, init=False)
     _header_bytes: int = attrs.field(default=0, init=False)
     """Bytes of the header block that is not complete."""
@@ -102,7 +110,7 @@ class FrameReader:
             RemoteProtocolError: ``not_http2`` if the peer speaks something else; ``http2_flood`` or
                 ``malformed_http2`` for a frame that is not accepted. Do not call this again.
         """
-        if not self.is_open and not self._open():
+        if self.expects is not Expected.FRAMES and not self._open():
             return None
         if len(self._buffer) < _HEAD_BYTES:
             return None
@@ -135,7 +143,7 @@ class FrameReader:
     def _open(self) -> bool:
         """Return True if the connection has begun as HTTP/2. Raises RemoteProtocolError."""
         begun = self._buffer[: len(PREFACE)]
-        if self.expects_preface:
+        if self.expects is Expected.PREFACE:
             if not PREFACE.startswith(begun):
                 return self._refuse()
             if len(begun) < len(PREFACE):
@@ -149,7 +157,7 @@ class FrameReader:
                 return False
             if begun[3] != FrameType.SETTINGS or any(begun[5:_HEAD_BYTES]):
                 return self._refuse()
-        self.is_open = True
+        self.expects = Expected.FRAMES
         return True
 
     def _refuse(self) -> bool:
@@ -157,7 +165,8 @@ class FrameReader:
         line, end, _ = self._buffer.partition(b"\n")
         if not end and len(line) < self._limits.max_head_bytes:
             return False
-        raise not_http2(bytes(line[: self._limits.max_head_bytes]), of_client=self.expects_preface)
+        of_client = self.expects is Expected.PREFACE
+        raise not_http2(bytes(line[: self._limits.max_head_bytes]), of_client=of_client)
 
     def _if_text(self) -> str:
         """Return what to add to the text of an error if the next bytes are no frame, but text."""

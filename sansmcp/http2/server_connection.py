@@ -34,7 +34,7 @@ from ..http import BodyData, BodyEnd, ConnectionLost, RequestHead, ResponseHead
 from ..server.exchange import ServerExchange
 from ..server.server import Server
 from ..types import Idle, assert_never
-from .frames import FrameReader, FrameType, malformed
+from .frames import Expected, FrameReader, FrameType, malformed
 from .h2_connection import encode_goaway, new_connection
 
 _BYTES_IN_A_TURN = 256 * 1024
@@ -97,7 +97,7 @@ class ServerConnection:
         self._server = server
         self._driver = driver
         self._grace = graceful_timeout
-        self._frames = FrameReader(server.limits, expects_preface=True)
+        self._frames = FrameReader(server.limits, Expected.PREFACE)
         self._h2 = new_connection(server.limits, is_client=False)
         self._last_words = b""
         """What is sent instead of HTTP/2 to a client that does not speak it."""
@@ -168,7 +168,7 @@ class ServerConnection:
         if self._deadline is not None:  # calls may have ended whose Wake effects were not performed
             self._ready.update(dict.fromkeys(self._streams.values()))
         self._pull_streams()
-        is_open = self._frames.is_open and not self._is_over
+        is_open = self._frames.expects is Expected.FRAMES and not self._is_over
         if self._server.is_leaving and is_open and not self._is_leaving:
             self._is_leaving = True
             return SendBytes(self._h2.data_to_send() + encode_goaway())
@@ -334,7 +334,7 @@ class ServerConnection:
 
         So a client that speaks something else gets an error that it can read.
         """
-        if self._frames.is_open:
+        if self._frames.expects is Expected.FRAMES:
             return self._h2.data_to_send()
         last_words, self._last_words = self._last_words, b""
         return last_words
