@@ -20,6 +20,7 @@ from ..codecs.tolerant import mend_from_client
 from ..effects import Wake
 from ..errors import RemoteProtocolError
 from ..events import InvalidLine, RefusalSent
+from ..http import RequestHead
 from ..messages import Message, Notification, Request
 from ..revisions import REVISIONS
 from ..types import Drivable
@@ -60,6 +61,39 @@ class ModernHandler(ChannelHandler, Protocol):
 
     def receive(self, message: Message) -> None:
         """Handle a message. Raises RemoteProtocolError for a refusal."""
+
+
+class ChannelResponder:
+    """Sends what a call has to send to the sink of its channel."""
+
+    __slots__ = ()
+    _sink: Sink
+
+    def start(self) -> None:
+        """Do nothing: the channel is open."""
+
+    @property
+    def head(self) -> RequestHead | None:
+        """The head of the HTTP request that opened the channel; None on stdio."""
+        return self._sink.head
+
+    @property
+    def is_above_high_water(self) -> bool:
+        """True if too many bytes wait for the client."""
+        return self._sink.is_above_high_water
+
+    @property
+    def is_connected(self) -> bool:
+        """True: the calls end with the channel."""
+        return True
+
+    def message(self, data: bytes) -> bool:
+        """Send a message before the response. Returns False if the channel has ended."""
+        return self._sink.send(data)
+
+    def disconnect(self, retry: int | None) -> bool:
+        """Return False: the calls would end with the connection."""
+        return False
 
 
 @attrs.define(eq=False, repr=False)

@@ -8,17 +8,15 @@ SSE.
 
 from __future__ import annotations
 
-from functools import partial
-
 import attrs
 
 from ...codecs import jsonrpc
 from ...codecs.jsonrpc import Batch
-from ...http import RequestHead
 from ...messages import Message, Notification, Request
 from ...revisions import REVISIONS
 from .. import refusals
 from ..calls import CallOwner
+from ..channel import ChannelResponder
 from ..core import ServerCore, Sink
 from .dispatcher import Dispatcher
 from .results import LegacyResults
@@ -27,7 +25,7 @@ from .sessions import LegacySession, SessionTable
 
 
 @attrs.define(eq=False, repr=False)
-class ChannelResponder(LegacyResults):
+class SessionChannelResponder(LegacyResults, ChannelResponder):
     """Sends the response of one call, or the responses of a batch as one array."""
 
     session: CallOwner
@@ -35,28 +33,6 @@ class ChannelResponder(LegacyResults):
     open_calls: int
     _batch: list[bytes] | None
     """The responses so far, which are sent together; None for the call of one message."""
-
-    def start(self) -> None:
-        """Do nothing: the channel is open."""
-
-    @property
-    def head(self) -> RequestHead | None:
-        """The head of the HTTP request that opened the stream; None on stdio."""
-        return self._sink.head
-
-    @property
-    def is_above_high_water(self) -> bool:
-        """True if too many bytes wait for the client."""
-        return self._sink.is_above_high_water
-
-    @property
-    def is_connected(self) -> bool:
-        """True: the session ends with the channel."""
-        return True
-
-    def message(self, data: bytes) -> bool:
-        """Send a message before the response. Returns False if the channel has ended."""
-        return self._sink.send(data)
 
     def respond(self, data: bytes, http_status: int = 200) -> bool:
         """Send or collect the response of one call. Returns False if the channel has ended."""
@@ -69,10 +45,6 @@ class ChannelResponder(LegacyResults):
     def complete_without_response(self) -> None:
         self.open_calls -= 1
         self._send_batch()
-
-    def disconnect(self, retry: int | None) -> bool:
-        """Return False: the session would end with the connection."""
-        return False
 
     def _send_batch(self) -> bool:
         if self.open_calls or not self._batch:
@@ -120,13 +92,16 @@ class SessionChannelHandler:
         elif isinstance(message, Batch):
             check_batch(session.revision, message)
             self._check_open(None)
-            new_responder = partial(ChannelResponder, session, self._sink, batch=[])
-            self._dispatcher.batch(session, message, new_responder)
+            self._dispatcher.batch(
+                session,
+                message,
+                lambda count: SessionChannelResponder(session, self._sink, count, []),
+            )
         elif isinstance(message, Request):
             if message.method != "ping":
                 self._check_open(message)
             self._dispatcher.check_call(session, message)
-            responder = ChannelResponder(session, self._sink, 1, None)
+            responder = SessionChannelResponder(session, self._sink, 1, None)
             self._dispatcher.start((message,), responder)
         elif self._is_open or not isinstance(message, Notification):
             self._dispatcher.dispatch(session, message)

@@ -65,6 +65,18 @@ class _Pending:
     """Called when it is no longer pending."""
 
 
+@attrs.frozen
+class _Place:
+    """How far a log is known here."""
+
+    seq: int
+    """The number of the last entry that was passed on."""
+    last: bytes | None = None
+    """The data of that entry, which is read again: a store that loses the end of the log may have
+    another one of that number. None if it is not known.
+    """
+
+
 @attrs.define(eq=False, repr=False)
 class SharedLog:
     """Adds entries to a log, and follows it if that is asked for.
@@ -82,12 +94,8 @@ class SharedLog:
     """
     _on_end: Callable[[], None] | None = None
     """Called when all entries were read."""
-    cursor: int | None = attrs.field(default=None, init=False)
-    """The number of the last entry that was passed on; None if the end of the log is not known."""
-    _last: bytes | None = attrs.field(default=None, init=False)
-    """The data of that entry, which is read again: a store that loses the end of the log may have
-    another one of that number. None if it is not known.
-    """
+    _place: _Place | None = attrs.field(default=None, init=False)
+    """None if the end of the log is not known."""
     _must_read: bool = attrs.field(default=False, init=False)
     """True if others may have appended entries."""
     _pending: dict[int, _Pending] = attrs.field(factory=dict[int, _Pending], init=False)
@@ -102,6 +110,11 @@ class SharedLog:
         # What fails is repeated: others wait for it, or something here.
         self._procedure = Procedure(self._table.logs, self._run(), lambda: True)
         self._procedure.start()
+
+    @property
+    def cursor(self) -> int | None:
+        """The number of the last entry that was passed on; None if the end is not known."""
+        return None if self._place is None else self._place.seq
 
     @property
     def is_followed(self) -> bool:
@@ -121,7 +134,7 @@ class SharedLog:
         """Pass on the entries after a number; None for those after the present end."""
         if not self.is_followed and not self._procedure.is_over:
             if after is not None:
-                self.cursor, self._last = after, None
+                self._place = _Place(after)
                 self._newest.clear()
             self._must_read = True
             self._procedure.watch(self._key)
@@ -167,12 +180,12 @@ class SharedLog:
             if not self._pending and not (self.is_followed and self._must_read):
                 yield from self._wait()
             try:
-                if self.cursor is None:
+                if self._place is None:
                     yield from self._find_end()
                 elif self._must_read:
-                    yield from self._read(self.cursor)
+                    yield from self._read(self._place)
                 else:
-                    yield from self._append(self.cursor)
+                    yield from self._append(self._place.seq)
             except StepFailedError as failure:
                 self._appending, self._must_read = 0, True
                 failure.has_lost = self._give_up()
@@ -193,34 +206,28 @@ class SharedLog:
         """Read where the log ends."""
         self._must_read = False
         page = yield from read(self._key, 0, max_bytes=1)
-        if self.cursor is None:  # else it is followed from some place now
-            self.cursor = 0 if page is None else page.last.seq
+        if self._place is None:  # else it is followed from some place now
+            self._place = _Place(0 if page is None else page.last.seq)
 
-    def _read(self, cursor: int) -> Steps[None]:
+    def _read(self, place: _Place) -> Steps[None]:
         """Read what others have appended, and the last entry that is known once more."""
         self._must_read = False
-        limits, after = self._table.limits, cursor if self._last is None else cursor - 1
+        limits, after = self._table.limits, place.seq - (place.last is not None)
         page = yield from read(
             self._key, after, limits.replay_page_entries + 1, max_bytes=limits.max_unsent_bytes
         )
-        if self.cursor is None or after > self.cursor or page is None:
+        known = self._place
+        if known is None or after > known.seq or page is None:
             return  # the log is empty, or is followed from another place now
-        if not self._is_continued_by(page, self.cursor):
-            self.cursor, self._last, self._must_read = 0, None, True
+        if not _is_continued_by(page, known):
+            self._place, self._must_read = _Place(0), True
             return
-        known = self.cursor
-        self._take(each for each in page.entries if each.seq > known)
-        if self.cursor < page.last.seq:
+        self._take(each for each in page.entries if each.seq > known.seq)
+        if (self.cursor or 0) < page.last.seq:
             self._must_read = True
             if page.entries and page.entries[-1].seq == self.cursor == after + 1:
-                self._last = None  # the next entry does not fit into one page with it
-
-    def _is_continued_by(self, page: Page, cursor: int) -> bool:
-        """Return False if the log was begun anew or has lost its end, and has grown again since."""
-        if page.last.seq < cursor:
-            return False
-        again = page.entries[0] if page.entries else None
-        return again is None or again.seq != cursor or again.data == self._last
+                # The next entry does not fit into one page with it.
+                self._place = _Place(after + 1)
 
     def _append(self, cursor: int) -> Steps[None]:
         """Append what waits, after the last entry that is known."""
@@ -241,7 +248,7 @@ class SharedLog:
 
     def _take(self, entries: Iterable[Entry]) -> None:
         for entry in entries:
-            self.cursor, self._last = entry.seq, entry.data
+            self._place = _Place(entry.seq, entry.data)
             if entry.kind is not EntryKind.UNKNOWN:  # a message that later versions deliver
                 self._found(entry.seq, SharedEntry.decode(entry.data))
 
@@ -273,6 +280,14 @@ class SharedLog:
         pending = self._pending.pop(number, None)
         if pending is not None and pending.on_stored is not None:
             pending.on_stored(is_stored)
+
+
+def _is_continued_by(page: Page, place: _Place) -> bool:
+    """Return False if a log was begun anew or has lost its end, and has grown again since."""
+    if page.last.seq < place.seq:
+        return False
+    again = page.entries[0] if page.entries else None
+    return again is None or again.seq != place.seq or again.data == place.last
 
 
 def _first_seq(instance: str) -> int:

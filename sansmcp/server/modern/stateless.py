@@ -25,6 +25,7 @@ from ...timers import Timer
 from .. import refusals
 from ..admission import known_client_of
 from ..calls import RunningCall
+from ..channel import ChannelResponder
 from ..core import ServerCore, Sink
 from ..exchange import ServerExchange
 from ..keyed_calls import MAX_REPORT_BYTES, MAX_REPORTS, Key, KeyedCall, KeyedCalls
@@ -160,32 +161,11 @@ class KeyedResponder(ModernHttpResponder):
 
 
 @attrs.define(eq=False, repr=False)
-class ModernStdioResponder(ModernResults):
+class ModernStdioResponder(ModernResults, ChannelResponder):
     """Sends the response to one request on stdio."""
 
     _sink: Sink
     open_calls: int = attrs.field(default=1, init=False)
-
-    def start(self) -> None:
-        """Do nothing: the channel is open."""
-
-    @property
-    def head(self) -> RequestHead | None:
-        """The head of the HTTP request that opened the channel; None on stdio."""
-        return self._sink.head
-
-    @property
-    def is_above_high_water(self) -> bool:
-        return self._sink.is_above_high_water
-
-    @property
-    def is_connected(self) -> bool:
-        """True: the calls end with the pipe."""
-        return True
-
-    def message(self, data: bytes) -> bool:
-        """Send a message before the response. Returns False if the output is closed."""
-        return self._sink.send(data)
 
     def respond(self, data: bytes, http_status: int = 200) -> bool:
         """Send the response. Returns False if the output is closed."""
@@ -195,10 +175,6 @@ class ModernStdioResponder(ModernResults):
     def complete_without_response(self) -> None:
         """End without a response, because the client cancelled the call."""
         self.open_calls = 0
-
-    def disconnect(self, retry: int | None) -> bool:
-        """Always False: on stdio there is one stream for all messages."""
-        return False
 
 
 @attrs.define(eq=False, repr=False)
