@@ -205,22 +205,14 @@ class CallTask(Responder, Protocol):
         """Save the progress of the handler, which is JSON."""
 
 
-class TaskMaker(Protocol):
-    """Makes tasks of calls."""
-
-    def new_task(self, call: RunningCall, origin: Responder) -> CallTask:
-        """Return a task for a call; ``origin`` gets the handle.
-
-        Raises RemoteProtocolError if there are too many tasks.
-        """
-        ...
-
-
 @attrs.frozen
 class TaskPlan:
     """When a call becomes a task, if its client can follow one."""
 
-    maker: TaskMaker
+    new_task: Callable[[RunningCall, Responder], CallTask]
+    """Returns the task; the responder gets the handle. Raises RemoteProtocolError if there are too
+    many tasks.
+    """
     after: float | None
     """Seconds without a response; None if only the handler decides."""
     is_required: bool
@@ -397,7 +389,7 @@ class RunningCall(ServerCall):
         if self._task is None and self.task_plan is not None:
             self._core.timers.stop(Timer.TASK, self)
             try:
-                task = self.task_plan.maker.new_task(self, self._responder)
+                task = self.task_plan.new_task(self, self._responder)
             except RemoteProtocolError as refusal:
                 self._do_without_task(refusal, "there are too many tasks")
                 return False
@@ -422,7 +414,8 @@ class RunningCall(ServerCall):
 
     def await_task(self) -> None:
         """Become a task after the time that was planned, or now."""
-        if self.task_plan is None or self.task_plan.after is None or not self.is_running:
+        assert self.task_plan is not None
+        if self.task_plan.after is None or not self.is_running:
             return
         if self.task_plan.after == 0:
             self.become_task(now=self._core.now)

@@ -14,9 +14,8 @@ A call that is parked is run by no instance, and is not watched.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import Protocol
 
 import attrs
 
@@ -31,28 +30,9 @@ from ..leases import Peers
 from ..procedures import Procedure, StepFailedError, Steps, append, read
 from ..records import RecordTooNewError
 from .mailbox import cancellation_mailbox, post_message
+from .sessions import SessionTable
 from .stream_table import StreamTable
 from .streams import ResumableStream, WriterDeclaration, place_of
-
-
-class WriterSession(Protocol):
-    """A session, as the takeover of a standalone stream uses it."""
-
-    def continue_standalone(
-        self, stream: ResumableStream, seq: int, places: Mapping[str, int]
-    ) -> None:
-        """Write on in a standalone stream after the entry of that number.
-
-        ``places``: by log, the number of the last entry that was forwarded.
-        """
-
-
-class SessionFinder(Protocol):
-    """The sessions that this instance knows."""
-
-    def find(self, principal: str, id: str | None) -> WriterSession | None:
-        """Return the session of an id; None if it is unknown here."""
-        ...
 
 
 @attrs.define(eq=False, repr=False)
@@ -106,7 +86,7 @@ class Writers:
 
     core: ServerCore
     table: StreamTable
-    _sessions: SessionFinder
+    _sessions: SessionTable
     _peers: Peers
     _known: dict[ResumableStream, str] = attrs.field(factory=dict[ResumableStream, str], init=False)
     """The other instance that writes each stream, if it is known; empty if the call is parked, so

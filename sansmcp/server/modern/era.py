@@ -234,7 +234,8 @@ class ModernServer:
             self._core.events.append(CallReceived(call))
         if responder.open_calls:
             responder.start()
-        call.await_task()
+        if call.task_plan is not None:
+            call.await_task()
 
     def is_about_task(self, request: Request) -> bool:
         """Return True for a request about a task, to which the server itself responds."""
@@ -274,20 +275,9 @@ class ModernServer:
         A cancellation is ignored: without sessions, its id could be that of another client's call.
         """
         if notification.method != "notifications/cancelled":
-            caller = self.caller(meta_of(notification), principal)
+            newest = self._core.modern_versions[-1]
+            caller = CallOwner.of_meta(meta_of(notification), principal, newest)
             self._core.events.append(ClientNotified(caller, notification))
-
-    def caller(
-        self,
-        meta: Mapping[str, Any],
-        principal: str,
-        calls: dict[RequestId, RunningCall] | None = None,
-    ) -> CallOwner:
-        """Return the client that sent a message, from its own ``_meta`` alone."""
-        caller = CallOwner.of_meta(meta, principal, self._core.modern_versions[-1])
-        if calls is not None:
-            caller.calls = calls
-        return caller
 
     def _discovered(self, *, is_http: bool) -> dict[str, Any]:
         app = self._core.app

@@ -24,7 +24,7 @@ from ...tasks import PROGRESS_UNSHOWN
 from ...timers import Timer
 from .. import refusals
 from ..admission import known_client_of
-from ..calls import RunningCall
+from ..calls import CallOwner, RunningCall
 from ..channel import ChannelResponder
 from ..core import ServerCore, Sink
 from ..exchange import ServerExchange
@@ -341,7 +341,7 @@ class ModernHttp:
         meta: dict[str, Any],
         key: Key | None = None,
     ) -> None:
-        caller = self._modern.caller(meta, head.principal)
+        caller = CallOwner.of_meta(meta, head.principal, self._core.modern_versions[-1])
         is_about_task = self._modern.is_about_task(request)
         stream_after = math.inf if is_about_task else self._core.stream_after_of(request.method)
         is_shown = "progressToken" in meta and meta.get(PROGRESS_UNSHOWN) is not True
@@ -412,7 +412,8 @@ class ModernChannelHandler:
         if len(self.calls) + len(self._listeners) >= limit:
             raise refusals.TOO_MANY_CALLS(request.id, limit=limit)
         if request.method != LISTEN:
-            caller = self._modern.caller(meta, "", self.calls)
+            caller = CallOwner.of_meta(meta, "", self._core.modern_versions[-1])
+            caller.calls = self.calls
             self._modern.start(
                 request, caller, ModernStdioResponder(self._core, caller, self._sink)
             )

@@ -116,7 +116,7 @@ class TaskTable:
             return None
         if is_required:
             self._check_room(call)
-        return TaskPlan(self, after, is_required)
+        return TaskPlan(self.new_task, after, is_required)
 
     def _rule(self, call: RunningCall) -> TaskRule:
         """Return the rule of the application for a call."""
