@@ -364,16 +364,21 @@ class RunningTask(LogReader):
     def on_read_done(self, effect: StoreRead, page: Page | None) -> None:
         if self._is_settled or self._is_appending:
             self._poll_later()
+        elif page is not None and page.last.seq > self.seq and not self._is_own(page):
+            self.end_elsewhere()
         elif self._log_state is TaskLogState.DUE:
             self.seq = 0 if page is None else page.last.seq
             self._append()
         elif page is None:  # the store has evicted it
             self._append()
             self._poll_later()
-        elif page.last.seq > self.seq:
-            self.end_elsewhere()
         else:
             self._poll_later()
+
+    def _is_own(self, page: Page) -> bool:
+        """Return True if the newest entry is that of an append that was given up, and was done."""
+        entry = task_entry(self.seq + 1, self._being_stored)
+        return page.last.seq == entry.seq and page.entries == (entry,)
 
     def end_elsewhere(self) -> None:
         """Cancel the handler: another operation has ended the task."""

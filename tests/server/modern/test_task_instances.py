@@ -10,6 +10,7 @@ from sansmcp import Limits, LocalProtocolError, Page, ServerCall, StreamKey
 from sansmcp.effects import StoreEffect, StoreRead
 from sansmcp.events import CallReceived
 from sansmcp.server.leases import lease_key
+from sansmcp.server.store_calls import call_store
 from sansmcp.tasks import GET
 
 from .harness import MODERN
@@ -660,3 +661,35 @@ def test_a_task_whose_log_the_store_has_lost_is_written_again() -> None:
     assert second.status(id) == "working"
     first.run_action(call.respond, RESULT)
     assert second.status(id) == "completed"
+
+
+def test_an_end_elsewhere_stays_after_an_append_that_was_given_up() -> None:
+    first, second = instances = TaskInstances(limits=Limits(store_retry_timeout=0.1))
+    id, call = first.new_task()
+    first.store_works = False
+    first.run_action(call.respond, RESULT)
+    first.fail_store_once()
+    first.wait(0.1)
+    first.fail_store_once()
+    second.cancel(id)
+    first.store_works = True
+    first.tell()
+    instances.wait(5.0)
+    assert first.status(id) == second.status(id) == "cancelled"
+
+
+def test_an_append_that_was_given_up_and_done_is_no_end_elsewhere() -> None:
+    first, second = TaskInstances(limits=Limits(store_retry_timeout=0.1))
+    id, call = first.new_task()
+    first.store_works = False
+    first.now = second.now = 1.5
+    first.run_action(call.progress, 1)
+    first.fail_store_once()
+    first.wait(0.1)
+    call_store(first.waiting[0], first.store, now=first.now)
+    first.fail_store_once()
+    first.store_works = True
+    first.tell()
+    assert call.is_running
+    first.run_action(call.respond, RESULT)
+    assert first.status(id) == second.status(id) == "completed"
