@@ -8,6 +8,7 @@ import math
 import sys
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Hashable
 from functools import partial
+from types import coroutine
 from typing import Any
 
 _logger = logging.getLogger("sansmcp")
@@ -145,8 +146,9 @@ class AsyncioLoop:
         await wait_all_shielded([task])
         task.result()
 
-    async def checkpoint(self) -> None:
-        await asyncio.sleep(0)
+    @coroutine
+    def checkpoint(self) -> Generator[None, None, None]:
+        yield  # what asyncio.sleep(0) awaits, in one frame instead of three
 
 
 class _Rest:

@@ -98,8 +98,9 @@ class Loop(Protocol):
         Use this only for what ends soon.
         """
 
-    async def checkpoint(self) -> None:
+    def checkpoint(self) -> Awaitable[None]:
         """Let other tasks run."""
+        ...
 
 
 def current_loop() -> Loop:
