@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shutil
 import sys
+import unicodedata
 import webbrowser
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -27,6 +29,9 @@ from ._values import convert_words
 
 _CANCELLED = {"action": "cancel"}
 _DECLINED = {"action": "decline"}
+
+_NARROWEST = 20
+"""Columns of a terminal, at least."""
 
 
 class Answers:
@@ -124,7 +129,7 @@ class Answers:
         try:
             prompt = next(asking)
             while True:
-                print_prompt(prompt)
+                print_prompt(_wrapped(prompt))
                 prompt = asking.send(await _read_line())
         except StopIteration as done:
             result: dict[str, Any] = done.value
@@ -162,6 +167,34 @@ def forget_input() -> None:
         import termios
 
         termios.tcflush(sys.stdin.fileno(), termios.TCIFLUSH)
+
+
+def _wrapped(prompt: str) -> str:
+    """Break long lines at the width of the terminal, which would break them in its first column.
+
+    There a text of the server would look like a line of this command. Lines that go on are
+    indented.
+    """
+    width = max(shutil.get_terminal_size().columns, _NARROWEST)
+    return "\n".join(part for line in prompt.split("\n") for part in _parts(line, width))
+
+
+def _parts(line: str, width: int) -> list[str]:
+    """Return the lines that show a line; those after the first are indented.
+
+    One without spaces says little, and may be a URL that a person copies: it stays whole.
+    """
+    if line.isascii() and " " not in line:
+        return [line]
+    parts, columns = [""], 0
+    for char in line:
+        needed = 2 if unicodedata.east_asian_width(char) in "WF" else 1
+        if columns + needed > width:
+            parts.append("  ")
+            columns = 2
+        parts[-1] += char
+        columns += needed
+    return parts
 
 
 async def _read_line() -> str:

@@ -145,8 +145,7 @@ def _indented(text: str) -> str | None:
         value = load_json(text)
     except ValueError:
         return None
-    lines = json.dumps(value, ensure_ascii=False, indent=2).split("\n")
-    return "\n".join(map(escape_controls, lines))
+    return _json_lines(value)
 
 
 @attrs.frozen
@@ -171,7 +170,13 @@ class _Harmless:
 
 def show_value(value: Any) -> None:
     """Print a JSON value that is for a person."""
-    show_text(json.dumps(value, ensure_ascii=False, indent=2))
+    show_text(_json_lines(value))
+
+
+def _json_lines(value: Any) -> str:
+    """Return a value as JSON on several lines. No text in it begins one (U+2028)."""
+    lines = json.dumps(value, ensure_ascii=False, indent=2).split("\n")
+    return "\n".join(map(escape_controls, lines))
 
 
 @attrs.frozen

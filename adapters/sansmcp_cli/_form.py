@@ -117,7 +117,7 @@ def _ask_for_field(
     default = field.get("default")
     bracket = "" if is_required and default is None else f" [{_shown_default(field)}]"
     while True:
-        text = yield f"{question}{escape_controls(name)}{bracket}: "
+        text = yield f"{question}  {escape_controls(name)}{bracket}: "
         question = ""
         if not text.strip():
             if default is not None or not is_required:

@@ -142,15 +142,17 @@ def _set_up_logging() -> None:
     """Log warnings and errors to stderr; commands that serve print their URL themselves."""
     logger = logging.getLogger("sansmcp")
     if not logger.hasHandlers():
-        logger.addHandler(_StderrHandler(logging.WARNING))
+        logger.addHandler(StderrHandler(logging.WARNING))
 
 
-class _StderrHandler(logging.Handler):
+class StderrHandler(logging.Handler):
     """Prints log records like the other lines of this command: control characters are escaped."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print a record, which has several lines if it has a traceback."""
-        for line in self.format(record).split("\n"):
+        """Print a record: its text on one line, and the lines of its traceback, if it has one."""
+        text = record.getMessage()
+        print_line(text, sys.stderr)
+        for line in self.format(record).removeprefix(text).split("\n")[1:]:
             print_line(line, sys.stderr)
 
 

@@ -16,6 +16,7 @@ import attrs
 import sansmcp
 import sansmcp_asyncio
 from sansmcp.events import ClientEvent, StandaloneStreamClosed
+from sansmcp.typed_results import PROMPTS, RESOURCES, TOOLS, Listing, Pages
 from sansmcp.types import HTTP_SSE, STDIO, STREAMABLE_HTTP
 from sansmcp_local import ConnectSettings
 
@@ -27,11 +28,8 @@ from ._session import add_server
 from ._target import USAGE, headers_of, process_of, target_of
 from ._with_asyncio import run
 
-_FEATURES = (
-    ("tools", "tools", "list_tools"),
-    ("resources", "resources", "list_resources"),
-    ("prompts", "prompts", "list_prompts"),
-)
+_MAX_PAGES = 100
+"""Pages of a list whose items are counted."""
 
 
 _USUAL_PATHS = (("/mcp", STREAMABLE_HTTP), ("/sse", HTTP_SSE))
@@ -199,24 +197,24 @@ async def _ask(client: sansmcp_asyncio.Client, findings: _ProbeReport) -> None:
         findings.standalone_stream = None
     # Events are queued from here on, before the stream can be refused.
     watching = asyncio.create_task(_watch(client.events(), findings))
-    for name, capability, method in _FEATURES:
-        if capability in findings.capabilities:
+    for listing in (TOOLS, RESOURCES, PROMPTS):
+        if listing.capability in findings.capabilities:
             try:
-                findings.offers[name] = await _count(client, name, method)
+                findings.offers[listing.member] = await _count(client, listing)
             except sansmcp.CallError as error:
-                findings.offers[name] = str(error)
+                findings.offers[listing.member] = str(error)
     await asyncio.sleep(0.1)  # the refusal of the stream may arrive after all other responses
     watching.cancel()
     await asyncio.wait([watching])
 
 
-async def _count(client: sansmcp_asyncio.Client, name: str, method: str) -> int:
-    count, cursor = 0, None
-    for _ in range(100):
-        page = await getattr(client, method)(cursor)
-        count += len(page[name])
-        cursor = page.get("nextCursor")
-        if cursor is None:
+async def _count(client: sansmcp_asyncio.Client, listing: Listing) -> int:
+    """Return the number of items of a list. Raises what a call raises, and InvalidResponse."""
+    count, reading = 0, Pages(listing)
+    for _ in range(_MAX_PAGES):
+        page = await client.call(reading.method, reading.params)
+        count += sum(1 for _ in reading.items(page))
+        if reading.is_done:
             break
     return count
 

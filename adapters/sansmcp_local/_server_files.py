@@ -20,7 +20,14 @@ import attrs
 import sansmcp
 from sansmcp.codecs.headers import further_headers
 from sansmcp.codecs.json import as_object, is_array
-from sansmcp.types import HTTP_SSE, STDIO, STDIO_V2, STREAMABLE_HTTP, hide_credentials
+from sansmcp.types import (
+    HTTP_SSE,
+    STDIO,
+    STDIO_V2,
+    STREAMABLE_HTTP,
+    escape_controls,
+    hide_credentials,
+)
 
 from ._client import ConnectSettings
 from ._json import load_json
@@ -166,17 +173,18 @@ def parse_servers(
     ignored: dict[str, list[str]] = {}
     for name, entry in table.items():
         try:
-            members = _members(entry, f"{file}: {name}")
-            if _is_disabled(members, f"{file}: {name}"):
+            where = f"{file}: {escape_controls(name)}"
+            members = _members(entry, where)
+            if _is_disabled(members, where):
                 disabled.append(name)
                 continue
             unused = [each for each in members if each not in READ]
             if is_strict and unused:
                 raise sansmcp.LocalProtocolError(
-                    f"{file}: {name} has the unknown member {unused[0]!r}; known are "
+                    f"{where} has the unknown member {unused[0]!r}; known are "
                     f"{', '.join(sorted(READ))}{_nearest(unused[0])}"
                 )
-            found.servers[name] = _configured(name, members, f"{file}: {name}")
+            found.servers[name] = _configured(name, members, where)
         except sansmcp.LocalProtocolError as error:
             found.failures[name] = error
         else:
@@ -190,7 +198,7 @@ def _log_ignored(ignored: Mapping[str, list[str]], file: str | os.PathLike[str])
     """Log the members that have no effect, in one line for those that might have been meant."""
     for level, is_meant in ((logging.WARNING, True), (logging.INFO, False)):
         shown = [
-            f"{name}: {', '.join(members)}"
+            escape_controls(f"{name}: {', '.join(members)}")
             for name, unused in ignored.items()
             if (members := [each for each in unused if (each not in HARMLESS) is is_meant])
         ]
@@ -368,7 +376,7 @@ def _table(members: Mapping[str, Any], name: str, where: str) -> dict[str, str]:
     if table is None:
         raise sansmcp.LocalProtocolError(f'{where}: "{name}" must be a table of texts')
     return {
-        key: _text(value, f'{where}: "{name}.{key}"')
+        key: _text(value, f'{where}: "{name}.{escape_controls(key)}"')
         for key, value in table.items()
         if value is not None
     }

@@ -7,6 +7,7 @@ within a text, and as Markdown does.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import re
 import sys
@@ -17,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from sansmcp_cli import main
+from sansmcp_cli import _main, main
 
 from .conftest import run_in_process
 from .plain_server import INITIALIZED, plain_server
@@ -258,3 +259,19 @@ def test_no_character_of_a_question_acts(mode: str, questions: list[str]) -> Non
             terminal.answer(question, "" if question == "]: " else "no")
         assert terminal.end() == 0
     assert acting_in(terminal.raw) == set()
+
+
+def test_a_log_record_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    record = logging.LogRecord("sansmcp", 30, "", 1, "a\nsansmcp: %s", ("b\u2028c",), None)
+    handler = _main.StderrHandler()
+    handler.emit(record)
+    assert capsys.readouterr().err == "a\\u000asansmcp: b\\u2028c\n"
+    try:
+        raise ValueError("why")
+    except ValueError:
+        record.exc_info = sys.exc_info()
+    handler.emit(record)
+    first, *others = capsys.readouterr().err.splitlines()
+    assert first == "a\\u000asansmcp: b\\u2028c"
+    assert others[0].startswith("Traceback")
+    assert others[-1] == "ValueError: why"

@@ -16,6 +16,7 @@ import pytest
 from sansmcp_pytest._checks.fake_server import Exchange, FakeServer
 
 from .conftest import CompletedCommand, command, environment, failed, run, run_in_process, serving
+from .plain_server import plain_server
 
 OLD = "2025-11-25 2025-06-18 2025-03-26 2024-11-05"
 ALL = f"2026-07-28 {OLD}"
@@ -368,3 +369,14 @@ def test_headers_go_along_and_the_trace_shows_everything(url: str) -> None:
 )
 def test_wrong_usage_is_explained_in_one_line(arguments: tuple[str, ...], said: str) -> None:
     assert failed(run_in_process("probe", *arguments)) == said
+
+
+LISTS: list[Any] = [None, 5, "tools", [1], {}, {"tools": None}, {"tools": 5}, {"tools": [1]}]
+
+
+@pytest.mark.parametrize("result", LISTS, ids=str)
+def test_a_list_that_is_none_is_told(result: Any) -> None:
+    with plain_server({"tools/list": result}) as url:
+        lines = shown(run_in_process("probe", url))
+    (line,) = (each for each in lines if each.startswith("    tools"))
+    assert "breaks the protocol" in line or "Not a valid list" in line

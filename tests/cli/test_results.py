@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from sansmcp_cli._display import show_text
+from sansmcp_cli._display import show_text, show_value
 
 from .conftest import failed, run, run_in_process
 from .plain_server import plain_server
@@ -31,6 +31,19 @@ def test_drawing_a_text_takes_linear_time(text: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("sys.stdout", terminal)
     show_text(text)
     assert text[:20] in terminal.getvalue()
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_no_text_within_json_begins_a_line(
+    is_terminal: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream = _Tty() if is_terminal else io.StringIO()
+    monkeypatch.setattr("sys.stdout", stream)
+    value = {"a": "x\u2028sansmcp: y\u2029sansmcp: z\x85sansmcp: \nsansmcp: "}
+    show_value(value)
+    assert not any(line.startswith("sansmcp") for line in stream.getvalue().splitlines())
+    if not is_terminal:
+        assert json.loads(stream.getvalue()) == value
 
 
 RESULTS: list[tuple[dict[str, Any], str]] = [

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from sansmcp import LocalProtocolError
-from sansmcp_local import ServerFile, read_servers
+from sansmcp_local import ServerFile, parse_servers, read_servers
 
 URL = "http://127.0.0.1:1/mcp"
 PROCESS = {"command": "run", "args": ["a"]}
@@ -307,3 +307,23 @@ def test_what_is_ignored_is_logged_once(caplog: pytest.LogCaptureFixture) -> Non
         ("WARNING", "the mapping has members that are ignored here: b: envFile, headres"),
         ("INFO", "the mapping has members that are ignored here: a: autoApprove, timeout"),
     ]
+
+
+def test_no_name_of_a_file_begins_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    """A file can come from anyone."""
+    evil = "a\nsansmcp: all is well\u2028\x1b[2J"
+    found = parse_servers(
+        {
+            evil: 5,
+            f"{evil}1": {"command": "x", "env": {evil: []}},
+            f"{evil}2": {"command": "x", "type": "odd"},
+            f"{evil}3": {"command": "x", evil: 1},
+        },
+        "file",
+    )
+    assert len(found.failures) == 3
+    texts = [*map(str, found.failures.values()), *caplog.messages]
+    assert len(texts) == 4
+    assert all(text.isprintable() for text in texts)
+    strict = parse_servers({evil: {"command": "x", "odd": 1}}, "file", is_strict=True)
+    assert str(strict.failures[evil]).isprintable()
