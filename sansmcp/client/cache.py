@@ -59,7 +59,6 @@ class Cache:
     """The cached results of one client; the least recently used is evicted first."""
 
     _limits: Limits
-    _is_on: bool
     _entries: OrderedDict[_Key, _CacheEntry] = attrs.field(
         factory=OrderedDict["_Key", _CacheEntry], init=False
     )
@@ -84,7 +83,7 @@ class Cache:
     def insert(self, method: str, params: Params, result: Any, now: float) -> None:
         """Cache a result for its time to live, if it has one."""
         limits = self._limits
-        key = _key(method, params) if self._is_on else None
+        key = _key(method, params)
         seconds = min(_seconds(result), limits.max_cached_age)
         if key is None or not seconds:
             return

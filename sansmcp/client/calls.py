@@ -171,7 +171,8 @@ class Calls:
             result, rejected = self._encoder.record_tools(result)
             self._events.extend(rejected)
         is_current = request.cache_generation == self.cache.generation
-        if is_current and self._encoder.agreed.revision.caching:
+        caches = self._encoder.options.cache and self._encoder.agreed.revision.caching
+        if is_current and caches:
             self.cache.insert(request.method, request.params or {}, result, now)
         self._end_call(request, CallCompleted(request.number, result), now, complete=True)
 

@@ -273,7 +273,7 @@ class Client:
             self._requests,
             self._encoder,
             keys,
-            Cache(options.limits, options.cache),
+            Cache(options.limits),
             Procedures(options, jitter, self._encoder, keys, responded),
             ServerRequests(options.limits, options.capabilities),
             self._timers,

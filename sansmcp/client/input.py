@@ -75,7 +75,8 @@ class _TaskRequest:
     method: str
     """The method of the call."""
     key: str
-    is_elicitation: bool
+    request_method: str
+    """The method of the server request."""
 
 
 @attrs.frozen(eq=False)
@@ -251,8 +252,7 @@ class ServerRequests:
             text = f"it has {count} further input requests, which are too many"
             return failed(f"{text} (max_server_requests_per_call, max_pending_calls)")
         for key, request in opened:
-            is_elicitation = request.method == _ELICITATION
-            task_request = _TaskRequest(number, method, key, is_elicitation)
+            task_request = _TaskRequest(number, method, key, request.method)
             self._open[request.id] = OpenRequest((number,), (number,), task_request)
         requests = tuple(request for _, request in opened)
         return TaskInput(withdrawn, requests, declined, tuple(unanswered))
@@ -329,7 +329,7 @@ def _task_response(
     """Return what to do with the response to an input request of a task."""
     if isinstance(message, Response):
         return TaskInputDone(asked.number, asked.key, message.result)
-    if asked.is_elicitation:
+    if asked.request_method == _ELICITATION:
         return TaskInputDone(asked.number, asked.key, _CANCELLED)
     error = JsonRpcError(message.code, message.message, message.data, method=asked.method)
     return RoundFailed(asked.number, error)

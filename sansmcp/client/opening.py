@@ -102,7 +102,9 @@ class Discovered(enum.Enum):
     HANDSHAKE = enum.auto()
     """The server needs a handshake. Offer the version of the result, if there is one."""
     FAIL = enum.auto()
-    """The server needs no handshake, but supports no version of ours or sent another error."""
+    """The server needs no handshake, but sent another error."""
+    DISJOINT = enum.auto()
+    """The server needs no handshake, and lists no version of ours."""
 
 
 @attrs.frozen
@@ -111,8 +113,6 @@ class DiscoveryResult:
 
     discovered: Discovered
     version: str | None = None
-    is_disjoint: bool = False
-    """True if the response lists no version of ours."""
 
 
 def is_other_transport(status: int) -> bool:
@@ -135,7 +135,7 @@ def classify_discover_response(response: Any, ours: tuple[str, ...]) -> Discover
         if response.code != UNSUPPORTED_VERSION:
             return DiscoveryResult(Discovered.FAIL)
         data = json.as_object(response.data) or {}
-        return _choose(data.get("supported"), ours, Discovered.RETRY, otherwise=Discovered.FAIL)
+        return _choose(data.get("supported"), ours, Discovered.RETRY, otherwise=Discovered.DISJOINT)
     result = json.as_object(response) or {}
     served = result.get("supportedVersions")
     return _choose(served, ours, Discovered.MODERN, otherwise=Discovered.HANDSHAKE)
@@ -165,7 +165,7 @@ def _choose(
         mutual = [name for name in of_era(ours, era) if name in names]
         if mutual:
             return DiscoveryResult(discovered, mutual[-1])
-    return DiscoveryResult(otherwise, is_disjoint=True)
+    return DiscoveryResult(otherwise)
 
 
 # The opening
@@ -728,9 +728,9 @@ class Opening:
     ) -> OpeningOutcome:
         if found.discovered is Discovered.RETRY and self._has_probed_again:
             found = DiscoveryResult(Discovered.FAIL)
-        if found.discovered is not Discovered.FAIL:
+        if found.discovered not in (Discovered.FAIL, Discovered.DISJOINT):
             return self._after_discovery(found, f"{error.message} (code {error.code})", now)
-        if found.is_disjoint:
+        if found.discovered is Discovered.DISJOINT:
             failure = no_common_version(error, self._options.versions, DISCOVER)
             return self._unreachable(failure, now)
         return self._unreachable(
@@ -749,7 +749,7 @@ class Opening:
         older = self._older_version(error.data, error.message)
         if older is not None:
             return self._offer_again(older, failure)
-        if found.discovered is Discovered.FAIL and found.is_disjoint:
+        if found.discovered is Discovered.DISJOINT:
             failure = no_common_version(error, self._options.versions, INITIALIZE)
         return self._unreachable(failure, now)
 
