@@ -18,6 +18,7 @@ import attrs
 import h11
 
 import sansmcp
+from sansmcp_local import connect_unix
 
 from ._compare import (
     BodyReader,
@@ -171,9 +172,7 @@ class _Client:
 
     async def _exchange(self, sending: _Sending) -> None:
         recorded, url = sending.recorded, self._url
-        secure = ssl.create_default_context() if url.scheme == "https" else None
-        opening = asyncio.open_connection(url.host, url.port, ssl=secure)
-        reader, writer = await asyncio.wait_for(opening, _PATIENCE)
+        reader, writer = await asyncio.wait_for(_open(url), _PATIENCE)
         try:
             connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=1 << 20)
             body = _translated(recorded.body, self._translation)
@@ -502,6 +501,15 @@ def _translated(body: bytes, translation: Translation) -> bytes:
         return body
     document = translated if body.lstrip().startswith(b"[") else translated[0]
     return json.dumps(document).encode()
+
+
+async def _open(url: sansmcp.Url) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """Connect to the server at a URL. Raises OSError."""
+    if url.socket_path is None:
+        secure = ssl.create_default_context() if url.scheme == "https" else None
+        return await asyncio.open_connection(url.host, url.port, ssl=secure)
+    connection = connect_unix(url.socket_path)
+    return await asyncio.open_connection(sock=connection)
 
 
 async def _read_some(reader: asyncio.StreamReader) -> bytes:

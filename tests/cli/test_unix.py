@@ -79,3 +79,17 @@ def test_what_has_no_use_for_unix_sockets() -> None:
     assert "serve the upstream with --http, too" in run_in_process(*chaos).err
     missing = run_in_process("call", "--timeout", "0.2", url, "echo")
     assert f"{url} cannot be reached: [Errno 2] No such file" in missing.err
+
+
+def test_a_recording_is_sent_to_a_socket(path: str, tmp_path: Path) -> None:
+    """Its path is no name of a host, and is looked up nowhere."""
+    file = str(tmp_path / "a.jsonl")
+    with started("serve", "--unix", path) as server:
+        assert server.stdout is not None
+        url = server.stdout.readline().strip()
+        recorded = run_in_process("call", "--record", file, url, "echo", "text=hi")
+        assert text_of(recorded.out) == "hi"
+        assert run_in_process("replay", file, "--to", url).status == 0
+    gone = run_in_process("replay", file, "--to", url)
+    assert gone.status == 1
+    assert "no complete response: [Errno 2]" in gone.out or "[Errno 111]" in gone.out
