@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 
+from .client.connections import Connections
 from .client.http_heads import GET_HEADERS, is_temporary, retry_after
 from .client.options import ReconnectPolicy
 from .codecs import headers
@@ -36,8 +37,6 @@ from .http import (
 from .limits import Limits
 from .types import Idle, assert_never
 
-_LONGEST_RETRY = 86_400.0
-"""Seconds. A server can send any number, and selectors raise if a timeout is too long."""
 _HTTP_NO_CONTENT = 204
 _HTTP_OK = 200
 
@@ -79,15 +78,12 @@ class EventSource:
             LocalProtocolError: ``url`` is not one.
         """
         self._url = Url.parse(url)
-        self._jitter = jitter
-        self._policy = ReconnectPolicy() if policy is None else policy
+        self._connections = Connections(ReconnectPolicy() if policy is None else policy, jitter)
         self._limit = (Limits() if limits is None else limits).max_message_bytes
         self._decoder = SseDecoder(self._limit, last_event_id=last_event_id)
         self._is_open = False
         self._events: deque[SseEvent] = deque()
         self._error: CallError | RemoteProtocolError | None = None
-        self._retry: float | None = None
-        self._failures = 0
         self.last_event_id = last_event_id
         """The last event id of the events that :meth:`next_event` has returned."""
         self.reconnect_at: float | None = None
@@ -121,8 +117,7 @@ class EventSource:
             case BodyEnd():
                 if self._is_open:
                     self._close()
-                    delay = self._policy.poll_delay(0, self._retry, self._jitter())
-                    self.reconnect_at = now + delay
+                    self.reconnect_at = now + self._connections.polled(grows=False)
             case ConnectionLost(reason):
                 if self._is_open or self._is_waiting:
                     self._fail(reason, 0.0, now)
@@ -180,25 +175,23 @@ class EventSource:
             self._error = error
             return
         if events:
-            self._failures = 0
+            self._connections.progressed()
         self._events += events
 
     def _close(self) -> None:
         """Forget the rest of the body; the next response continues after its last event."""
-        milliseconds = self._decoder.reconnection_time
-        if milliseconds is not None:
-            self._retry = min(milliseconds / 1000, _LONGEST_RETRY)
+        self._connections.set_retry(self._decoder.reconnection_time)
         self._decoder = SseDecoder(self._limit, last_event_id=self._decoder.last_event_id)
         self._is_open = False
 
     def _fail(self, reason: str, wait: float, now: float) -> None:
         self._close()
-        self._failures += 1
-        if self._failures > self._policy.max_attempts:
+        delay = self._connections.failed(now, wait)
+        if delay is None:
+            most = self._connections.policy.max_attempts
             self._error = Disconnected(
-                f"GET {self._url.shown} was given up after {self._policy.max_attempts} attempts "
-                f"without an event: {reason}"
+                f"GET {self._url.shown} was given up after {most} attempts without an event: "
+                f"{reason}"
             )
-            return
-        wait = max(self._retry or 0.0, wait)
-        self.reconnect_at = now + self._policy.delay(self._failures, wait, self._jitter())
+        else:
+            self.reconnect_at = now + delay

@@ -15,6 +15,7 @@ table says so.
 ``request_table``            the requests that have not ended: by number, and by the id in flight
 ``event_queue``              the events that the application has not taken
 ``stream_factory``           makes streams for requests, and those that belong to none
+``connections``              the connections of a stream so far, and the delay before the next
 ``stream``                   when and how to reconnect; holds a cursor
 ``silence``                  the clocks that notice the silence of streams, and what follows from it
 ``input``                    the server requests without a response

@@ -233,7 +233,7 @@ class Procedures:
         """Act on a cut of a call with a key, or on an answer that is not its response."""
         key = call.key
         assert key is not None
-        was_attached = call.stream is not None and call.stream.was_opened
+        was_attached = call.stream is not None and call.stream.connections.was_opened
         step = self._keys.next_step(
             key,
             answer,
@@ -291,7 +291,7 @@ class Procedures:
             reason: why it failed, as text for an event.
             wait: the seconds to wait at least.
         """
-        used = 0 if call.stream is None else call.stream.attempts
+        used = 0 if call.stream is None else call.stream.connections.failures
         return self._attempt(call, max(call.attempts.refusals, used) + 1, reason, wait)
 
     def _attempt(

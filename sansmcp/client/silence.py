@@ -84,6 +84,7 @@ class Silence:
             now: the current time in seconds, on the machine's clock.
             can_tell: False if received data may be unread.
         """
+        assert stream.heard_at is not None, "else no timer was set"
         until = stream.heard_at + stream.idle_limit
         if until > now and stream.kind is not StreamKind.STANDALONE:
             self._timers.set(Timer.STREAM_IDLE, stream.number, until)

@@ -26,15 +26,13 @@ Source: 2025-11-25 basic/transports: Resumability and Redelivery; SEP-1699; WHAT
 from __future__ import annotations
 
 import enum
-import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import attrs
 
 from ..states import STREAM, StreamEvent, StreamState, advance
+from .connections import Connections
 from .http_heads import Refusal
-from .options import ReconnectPolicy
 from .outcomes import Continue, Lost, NextAttempt, Restart, Resume, Retry, StreamOutcome
 
 if TYPE_CHECKING:
@@ -42,9 +40,6 @@ if TYPE_CHECKING:
 
 SHARED = 0
 """The number of a stream that belongs to no request."""
-
-_MAX_RETRY = 86_400.0
-"""Seconds. A server can send any number, and selectors raise if a timeout is too long."""
 
 
 class StreamKind(enum.Enum):
@@ -69,8 +64,7 @@ class Stream:
 
     number: int
     """The number of its request; SHARED if it belongs to none."""
-    _policy: ReconnectPolicy
-    _jitter: Callable[[], float]
+    connections: Connections
     cursor: Cursor | None
     """None if the stream cannot be resumed at this revision."""
     can_restart: bool
@@ -78,31 +72,11 @@ class Stream:
     idle_limit: float
     """Seconds without a byte after which the connection may be dead."""
     kind: StreamKind = StreamKind.REQUEST
-    is_watched: bool = attrs.field(
-        default=attrs.Factory(
-            lambda self: self.cursor is not None or self.kind is not StreamKind.REQUEST,
-            takes_self=True,
-        ),
-        init=False,
-    )
-    """True if its silence may have to be noticed."""
-    heard_at: float = attrs.field(default=-math.inf, init=False)
+    heard_at: float | None = None
     """Time of the last part of a response that is no event stream, in seconds on the machine's
-    clock; -inf before the first.
+    clock; -inf before the first. None if its silence never has to be noticed.
     """
     state: StreamState = attrs.field(default=StreamState.OPENING, init=False)
-    was_opened: bool = attrs.field(default=False, init=False)
-    """True if the server has responded with an event stream at least once."""
-    _retry: float | None = attrs.field(default=None, init=False)
-    """The last ``retry`` of the server, in seconds; None if it sent none."""
-    attempts: int = attrs.field(default=0, init=False)
-    """The number of connections that failed since the last progress."""
-    _polls: int = attrs.field(default=0, init=False)
-    """The number of connections that ended properly since the last progress."""
-    _up_since: float | None = attrs.field(default=None, init=False)
-    """Time when the first event stream after the latest failure opened, in seconds on the machine's
-    clock; None if none has opened since.
-    """
     _body: bytes = attrs.field(default=b"", init=False)
     """The POST body with the responses of a turn, until there is progress after it."""
 
@@ -126,9 +100,7 @@ class Stream:
     def opened(self, now: float) -> None:
         """Record that the server has responded with an event stream."""
         self._advance(StreamEvent.OPENED)
-        self.was_opened = True
-        if self._up_since is None:
-            self._up_since = now
+        self.connections.opened(now)
 
     def ended(
         self, reason: str | None, retry_ms: int | None, now: float, came: str = ""
@@ -166,16 +138,17 @@ class Stream:
         """
         self._record_progress(None)
         if self.cursor is None:
-            is_retry = self.attempts > 0 and refusal.error is None and refusal.is_retryable
-            may_retry = is_retry and self.can_restart and self.attempts < self._policy.max_attempts
+            failures, most = self.connections.failures, self.connections.policy.max_attempts
+            is_retry = failures > 0 and refusal.error is None and refusal.is_retryable
+            may_retry = is_retry and self.can_restart and failures < most
         else:
             may_repeat = refusal.request.method == b"GET" or self._body != b""
             # 409: the server allows one standalone stream, and has not yet noticed that the
             # connection of ours broke.
             is_standalone = self.kind is StreamKind.STANDALONE
-            is_taken = refusal.status == 409 and is_standalone and self.was_opened
+            is_taken = refusal.status == 409 and is_standalone and self.connections.was_opened
             # A page in place of a stream that was never opened: there may be none at this URL.
-            is_stranger = refusal.is_page and not self.was_opened
+            is_stranger = refusal.is_page and not self.connections.was_opened
             may_retry = is_taken or (may_repeat and refusal.is_retryable and not is_stranger)
         if may_retry:
             return self._fail(refusal.message, now, refusal.retry_after)
@@ -209,26 +182,18 @@ class Stream:
 
     def _poll(self) -> Retry:
         """Reconnect after the server's ``retry``."""
-        # The wait grows on the standalone stream only: the response to a call must not be delayed.
-        polls = self._polls if self.kind is StreamKind.STANDALONE else 0
-        self._polls += 1
-        delay = self._policy.poll_delay(polls, self._retry, self._jitter())
+        delay = self.connections.polled(grows=self.kind is StreamKind.STANDALONE)
         return self._wait(
             delay, 0, "the server closed the connection, and the client polls for the rest"
         )
 
     def _fail(self, reason: str, now: float, wait: float = 0.0) -> StreamOutcome:
         """Reconnect after at least ``wait`` seconds, unless all attempts have been used."""
-        if self._up_since is not None and now - self._up_since > self._policy.max_delay:
-            self.attempts = 0
-        self._up_since = None
-        self.attempts += 1
-        if self.attempts > self._policy.max_attempts:
-            attempts = f"given up after {self._policy.max_attempts} attempts without progress: "
-            return self._lose(attempts + reason)
-        wait = max(self._retry or 0.0, wait)
-        delay = self._policy.delay(self.attempts, wait, self._jitter())
-        return self._wait(delay, self.attempts, reason)
+        delay = self.connections.failed(now, wait)
+        if delay is None:
+            most = self.connections.policy.max_attempts
+            return self._lose(f"given up after {most} attempts without progress: {reason}")
+        return self._wait(delay, self.connections.failures, reason)
 
     def _wait(self, delay: float, attempt: int, reason: str) -> Retry:
         self._advance(StreamEvent.BROKEN)
@@ -242,9 +207,10 @@ class Stream:
         """Reset the counts after progress, and record the reconnection time."""
         if self.cursor is not None and self.cursor.has_progress:
             self.cursor.has_progress = False
-            self.attempts, self._polls, self._body = 0, 0, b""
-        if retry_ms is not None and self.cursor is not None:
-            self._retry = min(retry_ms / 1000, _MAX_RETRY)
+            self._body = b""
+            self.connections.progressed()
+        if self.cursor is not None:
+            self.connections.set_retry(retry_ms)
 
     def _advance(self, event: StreamEvent) -> None:
         self.state = advance(STREAM, self.state, event)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import attrs
 
 from ..meta_keys import LISTEN
+from .connections import Connections
 from .message_encoder import MessageEncoder
 from .outcomes import Kind
 from .request import PendingRequest
@@ -34,15 +36,16 @@ class StreamFactory:
             kind = StreamKind.KEYED
         elif request.method == LISTEN and request.kind is not Kind.LISTENER:
             kind = StreamKind.SUBSCRIPTION
-        options = self._encoder.options
+        options, cursor = self._encoder.options, self._new_cursor()
+        can_be_silent = cursor is None and kind is StreamKind.REQUEST
         return Stream(
             request.number,
-            options.reconnect,
-            self._jitter,
-            self._new_cursor(),
+            Connections(options.reconnect, self._jitter),
+            cursor,
             request.options.idempotent and request.key is None,
             idle_limit(request, options.limits.stream_idle_timeout),
             kind,
+            None if can_be_silent else -math.inf,
         )
 
     def standalone(self) -> Stream:
@@ -56,7 +59,8 @@ class StreamFactory:
     def _shared(self, cursor: Cursor | None, kind: StreamKind) -> Stream:
         options, can_restart = self._encoder.options, cursor is not None
         limit = options.limits.stream_idle_timeout
-        return Stream(SHARED, options.reconnect, self._jitter, cursor, can_restart, limit, kind)
+        connections = Connections(options.reconnect, self._jitter)
+        return Stream(SHARED, connections, cursor, can_restart, limit, kind, -math.inf)
 
     def _new_cursor(self) -> Cursor | None:
         """Return where a new stream begins; None if it cannot be resumed at this revision."""

@@ -199,7 +199,7 @@ class HttpLink:
                 stream.opened(now)
         if has_more:
             return self.read(number, now, heard=exchange)
-        if stream is not None and stream.is_watched:
+        if stream is not None and stream.heard_at is not None:
             stream.heard_at = now
         return ()
 
@@ -235,7 +235,7 @@ class HttpLink:
             elif (delivery := self._deliver(purpose, exchange, outcome, now)) is not None:
                 yield delivery
         stream = None if heard is None or heard.reader.events is None else heard.stream
-        if stream is not None and stream.is_watched:
+        if stream is not None and stream.heard_at is not None:
             self._silence.restart(stream, now)
             if stream.kind is StreamKind.SESSION:
                 self._end_ping(now)

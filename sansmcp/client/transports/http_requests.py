@@ -102,7 +102,7 @@ class HttpRequests:
         """
         if request.stream is not None:
             self._timers.stop(Timer.RECONNECT, request.number)
-            if request.stream.is_watched:
+            if request.stream.heard_at is not None:
                 self._timers.stop(Timer.STREAM_IDLE, request.number)
             request.stream = None
         if self._turns:

@@ -74,7 +74,7 @@ class StandaloneStream:
                 decided = self.stream.refused(refusal, now)
                 if decided is not None:
                     return self._go_on(decided, now)
-                if refusal.ends_session and self.stream.was_opened:
+                if refusal.ends_session and self.stream.connections.was_opened:
                     return SessionOver(refusal)
                 return self.give_up(refusal.message)
             case Invalid(error, is_fatal=True):
