@@ -29,7 +29,7 @@ from ..events import (
     SessionClosed,
     TaskUpdated,
 )
-from ..input_required import INPUT_RESPONSES, REQUEST_STATE
+from ..input_required import INPUT_RESPONSES, REQUEST_STATE, HandlerInput
 from ..messages import Notification, Params
 from ..meta_keys import ACKNOWLEDGED, LEVELS, UPDATED, meta_of
 from ..reclaim import CANCEL as CANCEL_BY_KEY
@@ -203,17 +203,12 @@ class Relay:
             text = f"{KEYS} is not served at this revision and transport"
             call.respond_error(jsonrpc.METHOD_NOT_FOUND, text, now=now)
             return
-        states: dict[str, Any] = {}
         if returned.state is not None:
             state = json.as_object(returned.state) or {}
             if PARKED in state or state.get(SERVER) != self._name:
                 self._came_back(call, state, now)
                 return
-            states = {name: state[name] for name in (REQUEST_STATE,) if name in state}
-        if returned.state is not None or returned.input_responses:
-            # A client may know what will be asked, and send its responses at once.
-            responses = {INPUT_RESPONSES: dict(returned.input_responses)}
-            params = {**(params or {}), **responses, **states}
+        params = _with_input(params, returned)
         meta = meta_of(call.request)
         name = (params or {}).get("name")
         if method == "tools/call" and self._tools is not None and not self._tools.allows(name):
@@ -443,6 +438,18 @@ def _respond_to_subscribe(call: ServerCall, uris: Collection[str], now: float) -
     else:
         text = "The upstream server does not tell of changes of this resource"
         call.respond_error(jsonrpc.INVALID_PARAMS, text, now=now)
+
+
+def _with_input(params: Params | None, returned: HandlerInput) -> Params | None:
+    """Return parameters with the input responses of a client, and the state of the upstream server.
+
+    A client may know what will be asked, and send its responses at once, without a state.
+    """
+    if returned.state is None and not returned.input_responses:
+        return params
+    state = json.as_object(returned.state) or {}
+    kept = {REQUEST_STATE: state[REQUEST_STATE]} if REQUEST_STATE in state else {}
+    return {**(params or {}), INPUT_RESPONSES: dict(returned.input_responses), **kept}
 
 
 def _cannot_be_asked(call: ServerCall, error: LocalProtocolError, now: float) -> None:
