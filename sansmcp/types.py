@@ -81,11 +81,16 @@ class Idle(enum.Enum):
     """
 
 
-STREAMABLE_HTTP = "streamable-http"
-HTTP_SSE = "http+sse"
-STDIO = "stdio"
+STREAMABLE_HTTP: Final = "streamable-http"
+HTTP_SSE: Final = "http+sse"
+STDIO: Final = "stdio"
 STDIO_V2: Final = "stdio-v2"
 """The names of the transports."""
+
+URL_TRANSPORTS: Final = (STREAMABLE_HTTP, HTTP_SSE)
+"""Those of a server at a URL, the newest first."""
+PIPE_TRANSPORTS: Final = (STDIO, STDIO_V2)
+"""Those of a server process, on its standard input and output."""
 
 
 class Era(FastEnum):

@@ -17,7 +17,7 @@ import sansmcp
 import sansmcp_asyncio
 from sansmcp.events import ClientEvent, StandaloneStreamClosed
 from sansmcp.typed_results import PROMPTS, RESOURCES, TOOLS, Listing, Pages
-from sansmcp.types import HTTP_SSE, STDIO, STREAMABLE_HTTP
+from sansmcp.types import HTTP_SSE, STDIO, STREAMABLE_HTTP, URL_TRANSPORTS
 from sansmcp_local import ConnectSettings
 
 from ._advice import advice, is_denied, is_no_endpoint
@@ -100,7 +100,7 @@ def _probe(options: argparse.Namespace) -> int:
 
 
 async def _look(target: str | list[str], options: argparse.Namespace) -> int:
-    transports = (STREAMABLE_HTTP, HTTP_SSE) if isinstance(target, str) else (STDIO,)
+    transports = URL_TRANSPORTS if isinstance(target, str) else (STDIO,)
     found: list[_ProbeReport] = []
     for transport in transports:
         found.append(await _try_transport(target, transport, options))

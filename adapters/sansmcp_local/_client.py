@@ -18,7 +18,7 @@ from sansmcp.client.options import command_of
 from sansmcp.errors import check_settings, check_type
 from sansmcp.http11.message_parser import parser_of
 from sansmcp.http11.proxy import Proxies
-from sansmcp.types import STDIO, STDIO_V2, Unpack, Value, hide_credentials
+from sansmcp.types import PIPE_TRANSPORTS, STDIO_V2, Unpack, Value, hide_credentials
 
 from ._http2 import pipe_client
 from ._log import with_debug_log
@@ -47,9 +47,9 @@ class ConnectSettings(sansmcp.ClientSettings, total=False):
 
 
 def _check_transport(options: object, attribute: object, transport: object) -> None:
-    if transport not in (None, STDIO, STDIO_V2):
+    if transport not in (None, *PIPE_TRANSPORTS):
         raise sansmcp.LocalProtocolError(
-            f"transport must be {STDIO!r}, {STDIO_V2!r} or None, got {transport!r}"
+            f"transport must be {', '.join(map(repr, PIPE_TRANSPORTS))} or None, got {transport!r}"
         )
 
 

@@ -22,6 +22,7 @@ from sansmcp.codecs.headers import further_headers
 from sansmcp.codecs.json import as_object, is_array
 from sansmcp.types import (
     HTTP_SSE,
+    PIPE_TRANSPORTS,
     STDIO,
     STDIO_V2,
     STREAMABLE_HTTP,
@@ -300,9 +301,9 @@ def _configured(name: str, members: Mapping[str, Any], where: str) -> Configured
         raise sansmcp.LocalProtocolError(
             f'{where} needs either a "url" or a "command"; it has {_shown(members)}'
         )
-    if transport in (STDIO, STDIO_V2) or not urls:
-        if command is None or transport not in (None, STDIO, STDIO_V2):
-            what = "command" if transport in (STDIO, STDIO_V2) else "url"
+    if transport in PIPE_TRANSPORTS or not urls:
+        if command is None or transport not in (None, *PIPE_TRANSPORTS):
+            what = "command" if transport in PIPE_TRANSPORTS else "url"
             raise sansmcp.LocalProtocolError(f'{where} has no "{what}", which its type needs')
         return _process(name, members, where, is_v2=transport == STDIO_V2)
     headers = [*_table(members, "headers", where).items()]

@@ -23,10 +23,7 @@ from ..observer import Observer
 from ..revisions import REVISIONS, checked_versions, of_era
 from ..tasks import EXTENSION, RESULT_TYPE
 from ..trace import Tracer
-from ..types import HTTP_SSE, STREAMABLE_HTTP, Era, Shown, Value
-
-URL_TRANSPORTS = (STREAMABLE_HTTP, HTTP_SSE)
-"""The transports of a client for a URL, the newest first."""
+from ..types import HTTP_SSE, STREAMABLE_HTTP, URL_TRANSPORTS, Era, Shown, Value
 
 SAFE_METHODS = frozenset(
     (
