@@ -19,6 +19,7 @@
 ``stdio``                   the bytes of stdio
 ``core``                    the state that the parts share: settings, queues, timers
 ``calls`` ``responder``     a running call, and how its response is sent
+``unstored_responder``      responses of which nothing is stored, those to calls with keys included
 ``keyed_calls``             calls that outlive their connections, by the keys of their clients
 ``shared_keys``             the same in a store, so that any instance serves the rest of a call
 ``input_checks``            which input requests are allowed, and which capabilities they need

@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import attrs
-
 from ... import tasks
 from ...codecs import json
 from ...errors import LocalProtocolError
@@ -36,10 +34,10 @@ _CACHEABLE = frozenset(
 )
 
 
-@attrs.define(eq=False, repr=False)
 class ModernResults:
     """Makes results with ``resultType`` and the server's name in ``_meta``."""
 
+    __slots__ = ()
     _core: ServerCore
     session: CallOwner
 
@@ -54,13 +52,15 @@ class ModernResults:
                 "A result must not have resultType 'task'; call become_task(), or pass task=... to "
                 "handler()"
             )
-        return self._response(request, members)
+        return self._with_server(request, members)
 
     def format_handle(self, request: Request, handle: dict[str, Any]) -> Response:
         """Return the response with the handle of a task."""
-        return self._response(request, {**handle, "_meta": None})
+        return self._with_server(request, {**handle, "_meta": None})
 
-    def require(self, call: RunningCall, required: InputRequired) -> Response | ErrorResponse:
+    def require(
+        self, call: RunningCall, required: InputRequired
+    ) -> Response | ErrorResponse | bool:
         """Return a result with the input requests, or an error if the client lacks a capability."""
         request, caller = call.request, self.session
         check_asking(request, required)
@@ -70,7 +70,7 @@ class ModernResults:
         missing = missing_capabilities(required, caller.client_capabilities)
         if missing:
             return missing_capability(missing, request.id).reply
-        return self._response(request, _input_required(self._core, request, caller, required))
+        return self._with_server(request, _input_required(self._core, request, caller, required))
 
     def may_send(self, request: Request, message: Message) -> bool:
         """Return False for a log message that the client did not ask for, or below its level."""
@@ -79,7 +79,7 @@ class ModernResults:
         wanted, level = meta_of(request).get(LOG_LEVEL), (message.params or {}).get("level")
         return wanted in LEVELS and level in LEVELS and LEVELS.index(level) >= LEVELS.index(wanted)
 
-    def _response(self, request: Request, members: dict[str, Any]) -> Response:
+    def _with_server(self, request: Request, members: dict[str, Any]) -> Response:
         app = self._core.app
         meta = {} if app.anonymous else {SERVER_INFO: app.identity}
         members["_meta"] = meta | (json.as_object(members["_meta"]) or {})

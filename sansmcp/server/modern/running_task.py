@@ -26,7 +26,7 @@ from ...effects import StoreAppend, StoreEffect, StoreRead
 from ...errors import RemoteProtocolError
 from ...http import RequestHead
 from ...input_required import InputRequired
-from ...messages import ErrorResponse, Message, Request, Response
+from ...messages import ErrorResponse, Message, Request
 from ...states import TASK_LOG, TaskLogEvent, TaskLogState, advance
 from ...store import Page, StreamKey
 from ...timers import Timer
@@ -54,7 +54,7 @@ class TaskOwner(Protocol):
 
 
 @attrs.define(eq=False, repr=False)
-class RunningTask(LogReader):
+class RunningTask(ModernResults, LogReader):
     """Writes the log of one task, and takes what its handler sends."""
 
     _core: ServerCore
@@ -74,7 +74,6 @@ class RunningTask(LogReader):
     """The number of the last entry that is stored."""
     call: RunningCall = attrs.field(init=False)
     open_calls: int = attrs.field(default=1, init=False)
-    _results: ModernResults = attrs.field(init=False)
     # There is at most one append in flight, of _being_stored, as the entry seq + 1: what changes
     # meanwhile changes record alone. While the log is WAITING, the store has _being_stored, and
     # record is that or a report of progress, which waits for the timer.
@@ -91,7 +90,6 @@ class RunningTask(LogReader):
     """The response of the handler and its HTTP status, for a client that gets no handle."""
 
     def __attrs_post_init__(self) -> None:
-        self._results = ModernResults(self._core, self.session)
         self._being_stored = self.record
         self._ends_at = self._core.now + self._core.limits.task_timeout
 
@@ -114,10 +112,6 @@ class RunningTask(LogReader):
 
     def start(self) -> None:
         """Do nothing: the call has begun."""
-
-    def format_result(self, request: Request, result: Any) -> Response | ErrorResponse:
-        """Return the response with a result. Raises LocalProtocolError if it is not valid."""
-        return self._results.format_result(request, result)
 
     def require(self, call: RunningCall, required: InputRequired) -> ErrorResponse | bool:
         """Park the task until the client has sent the input responses.
@@ -308,7 +302,7 @@ class RunningTask(LogReader):
         self.call.leave_connection()
         if origin.open_calls:
             handle = stored.handle(self.key.stream)
-            origin.respond(jsonrpc.encode(self._results.format_handle(self.call.request, handle)))
+            origin.respond(jsonrpc.encode(self.format_handle(self.call.request, handle)))
         self._follow()
 
     def on_append_conflict(self) -> None:

@@ -19,151 +19,36 @@ from ...http import RequestHead
 from ...messages import Message, Notification, Request, RequestId
 from ...meta_keys import LISTEN, LOG_LEVEL, meta_of
 from ...reclaim import CANCEL, EXTENSION
-from ...states import ExchangeState
 from ...tasks import PROGRESS_UNSHOWN
-from ...timers import Timer
 from .. import refusals
 from ..admission import known_client_of
 from ..calls import CallOwner, RunningCall
 from ..channel import ChannelResponder
 from ..core import ServerCore, Sink
 from ..exchange import ServerExchange
-from ..keyed_calls import MAX_REPORT_BYTES, MAX_REPORTS, Key, KeyedCall, KeyedCalls
-from ..responder import HttpResponder
+from ..keyed_calls import Key, KeyedCalls
+from ..unstored_responder import KeyedResponder, UnstoredResponder
 from .era import ModernServer, check_notification
 from .results import ModernResults
 from .subscriptions import Subscriptions
 
 
 @attrs.define(eq=False, repr=False)
-class ModernHttpResponder(ModernResults, HttpResponder):
-    """Sends the response to one POST: as JSON, or on an event stream if messages precede it."""
-
-    exchange: ServerExchange
-    stream_after: float | None
-    open_calls: int = attrs.field(default=1, init=False)
-
-    @property
-    def is_resumable(self) -> bool:
-        """Always False: this revision has no resumption."""
-        return False
-
-    def open(self) -> None:
-        """Open the event stream, if it is not open."""
-        if self.exchange.state is ExchangeState.DECIDING:
-            self._core.timers.stop(Timer.STREAM_OPEN, self)
-            self.exchange.open_stream()
-
-    @property
-    def is_above_high_water(self) -> bool:
-        """True if too many bytes wait for the client."""
-        return self.exchange.is_slow
-
-    def message(self, data: bytes) -> bool:
-        self.open()
-        self.exchange.send(encode_event(data))
-        return True
-
-    def respond(self, data: bytes, http_status: int = 200) -> bool:
-        self._complete()
-        if self.exchange.is_done:  # the client has left before the handle of a task was stored
-            return False
-        if self.exchange.state is ExchangeState.DECIDING:
-            self.send_json(data, http_status)
-        else:
-            self.exchange.send(encode_event(data))
-            self.exchange.end()
-        return True
-
-    def complete_without_response(self) -> None:
-        """End without a response, because the client has disconnected."""
-        self._complete()
-
-    def disconnect(self, retry: int | None) -> bool:
-        """Always False: a closed connection would cancel the request."""
-        return False
-
-    def peer_gone(self) -> None:
-        """Cancel the call: on HTTP a client cancels by closing the connection."""
-        self.cancel_calls("the client has closed the response")
-
-    def cancel_calls(self, reason: str) -> None:
-        """Cancel the call, unless it has become a task."""
-        for call in tuple(self.session.calls.values()):
-            call.cancel(reason)
-
-    def _complete(self) -> None:
-        self.open_calls = 0
-        self._core.timers.stop(Timer.STREAM_OPEN, self)
+class ModernHttpResponder(ModernResults, UnstoredResponder):
+    """Sends the response to one POST."""
 
 
 @attrs.define(eq=False, repr=False)
-class KeyedResponder(ModernHttpResponder):
-    """The same for a call that outlives its connections, because it has a key."""
-
-    _calls: KeyedCalls
-    call: KeyedCall | None = attrs.field(default=None, init=False)
-    """None if there was no room for the key."""
-    _held: int = attrs.field(default=0, init=False)
-    """Bytes of messages since the connection was cut."""
-
-    @property
-    def is_above_high_water(self) -> bool:
-        """True if too many bytes wait for the client, or for its next connection."""
-        if self.call is None or not self.exchange.is_done:
-            return self.exchange.is_slow
-        return self._held >= MAX_REPORT_BYTES
-
-    def message(self, data: bytes) -> bool:
-        """Send a message before the response, and keep it for the next connection."""
-        if self.call is None:
-            return super().message(data)
-        self._calls.report(self.call, data)
-        if not self.exchange.is_done:
-            return super().message(data)
-        # At least so much that no more messages wait than are kept.
-        self._held += max(len(data), MAX_REPORT_BYTES // MAX_REPORTS)
-        return True
-
-    def respond(self, data: bytes, http_status: int = 200) -> bool:
-        """Send the response, and keep it for the next connection."""
-        if self.call is None:
-            return super().respond(data, http_status)
-        self._calls.ended(self.call, data, http_status)
-        return super().respond(data, http_status) or True
-
-    def complete_without_response(self) -> None:
-        """End without a response, because the call has been cancelled."""
-        super().complete_without_response()
-        if self.call is not None:
-            self._calls.ended(self.call, None)
-        if not self.exchange.is_done:
-            self.exchange.abort()
-
-    def peer_gone(self) -> None:
-        """Let the call run on. Without a key, cancel it."""
-        if self.call is None:
-            self.cancel_calls("the client has closed the response")
-        else:
-            self._core.timers.stop(Timer.STREAM_OPEN, self)
-            self._calls.cut(self.call)
-
-    def reconnect(self, exchange: ServerExchange, received: int) -> None:
-        """Go on with another connection, and send first what was missed."""
-        assert self.call is not None
-        if not self.exchange.is_done:
-            self.exchange.responder = None
-            self.exchange.abort()
-        self.exchange, self._held = exchange, 0
-        self.start()
-        for message in self.call.missed(received):
-            super().message(message)
+class KeyedModernResponder(ModernResults, KeyedResponder):
+    """The same for a call that has a key."""
 
 
 @attrs.define(eq=False, repr=False)
 class ModernStdioResponder(ModernResults, ChannelResponder):
     """Sends the response to one request on stdio."""
 
+    _core: ServerCore
+    session: CallOwner
     _sink: Sink
     open_calls: int = attrs.field(default=1, init=False)
 
@@ -355,7 +240,7 @@ class ModernHttp:
             return
         calls = self._keyed_calls
         assert calls is not None, "else keys are not read"
-        keyed = KeyedResponder(self._core, caller, exchange, stream_after, calls)
+        keyed = KeyedModernResponder(self._core, caller, exchange, stream_after, calls)
         start = self._modern.start
         calls.start(key, head.principal, request, keyed, start, request, caller, keyed)
 
