@@ -142,7 +142,8 @@ class ServerCall(ABC):
     def headers(self) -> RequestHeaders:
         """The headers of the HTTP request that carried this call; empty on stdio.
 
-        On HTTP+SSE these are the headers of the GET that opened the event stream.
+        On HTTP+SSE these are the headers of the GET that opened the event stream, but those of its
+        own POST if the call has a key (``sansmcp/reclaim``).
         """
 
     @property

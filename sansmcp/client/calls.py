@@ -149,7 +149,7 @@ class Calls:
             request.cache_generation = self.cache.generation
         if request.id is not None:
             self._requests.by_id.pop(request.id, None)
-        key, has_keys = request.key, self.keys.place is not None and not self._link.is_shared
+        key, has_keys = request.key, self.keys.place is not None
         if has_keys and key is not None and key.next is not Next.CALL:
             request.id = key.id
         else:
@@ -189,14 +189,23 @@ class Calls:
         for call in tuple(self._requests.calls.values()):
             self.fail(call, call.abandoned(error), now)
 
+    @property
+    def keeps_keys(self) -> bool:
+        """True if calls with keys outlive the session, so that they are cancelled by their keys."""
+        return self._encoder.agreed.is_modern or self._link.is_http_sse
+
     def requeue(
-        self, error_of: Callable[[PendingRequest], CallError], now: float
+        self,
+        error_of: Callable[[PendingRequest], CallError],
+        now: float,
+        *,
+        keeps_keys: bool,
     ) -> tuple[int, ...]:
         """Let the calls of a session that has ended wait for the next one.
 
         Those that were sent in it and cannot be repeated fail. Returns their numbers.
+        ``keeps_keys``: what the property of that name was in the session.
         """
-        keeps_keys = self._encoder.agreed.is_modern
         self.cache.clear()
         failed: list[int] = []
         for call in tuple(self._requests.calls.values()):
@@ -284,13 +293,12 @@ class Calls:
         session, such as tasks.
         """
         calls = tuple(self._requests.calls.values())
-        is_modern = self._encoder.agreed.is_modern
         messages: list[Request | Notification] = []
         for call in calls:
             if call.task is not None and (message := self._cancellation_of(call.task)) is not None:
                 messages.append(message)
         for call in calls:
-            if is_modern and call.key is not None and not self._is_unsent(call):
+            if self.keeps_keys and call.key is not None and not self._is_unsent(call):
                 messages.append(cancellation_by(call.key))
         for call in calls:
             self._cancelled(call, reason, now)
@@ -307,10 +315,10 @@ class Calls:
             return
         if self._is_unsent(request):
             return
-        is_modern = self._encoder.agreed.is_modern
-        if request.key is not None and is_modern:
+        if request.key is not None and self.keeps_keys:
             self.post(cancellation_by(request.key), now)
             return
+        is_modern = self._encoder.agreed.is_modern
         abort_suffices = is_modern and not self._link.is_shared
         if request.id is not None and not abort_suffices:
             if is_modern and request.method == TASK_METHOD and self._encoder.options.tasks:

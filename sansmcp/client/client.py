@@ -267,7 +267,8 @@ class Client:
             )
             if url is None:
                 self._link = self._pipes
-        keys = CallKeys(random_bytes if options.reclaim else None, options.reconnect, jitter)
+        has_keys = options.reclaim and url is not None
+        keys = CallKeys(random_bytes if has_keys else None, options.reconnect, jitter)
         responded = self._opening.reset_session_losses
         self._calls = Calls(
             self._requests,
@@ -880,8 +881,10 @@ class Client:
             self._fail(outcome.error)
             return
         assert not isinstance(outcome, Confirm | Ready)
+        keeps_keys = self._calls.keeps_keys
         self._not_cancelled(self._discard_session(), "the session has ended")
-        self._events.append(SessionExpired(self._calls.requeue(error_of, self._now)))
+        failed = self._calls.requeue(error_of, self._now, keeps_keys=keeps_keys)
+        self._events.append(SessionExpired(failed))
         self._start_opening_step(outcome)
 
     def _session_lost(self, refusal: Refusal, not_run: int | None = None) -> None:
@@ -921,7 +924,9 @@ class Client:
         """End the session, and send the ``last`` messages to the server."""
         self._error = error
         is_new = self._opening.state is OpeningState.NEW
+        message_url = self._http.exchanges.message_url
         cancellations = [] if is_new else self._discard_session()
+        self._http.exchanges.message_url = message_url  # for the last messages
         self._opening.close()
         if self._http.exchanges.authorizing is not None:
             self._http.exchanges.authorizing.flow.close()
@@ -1059,6 +1064,8 @@ class Client:
     def _on_session_delivery(self, outcome: SessionOutcome) -> None:
         """Act on what has come for the session or its opening."""
         match outcome:
+            case SessionOver() if self._opening.is_closed:  # the server does not know it any more
+                self._closed()
             case SessionOver(refusal, not_run):
                 self._session_lost(refusal, not_run)
             case EventStreamLost(reason):  # it cannot be resumed, and is the session

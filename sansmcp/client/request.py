@@ -219,7 +219,9 @@ class PendingRequest:
     exchange: int | None = attrs.field(default=None, init=False)
     """The HTTP exchange that carries it; None on stdio, and between two attempts."""
     stream: Stream | None = attrs.field(default=None, init=False)
-    """None on stdio and HTTP+SSE, where no stream belongs to one request."""
+    """None on stdio and HTTP+SSE, where no stream belongs to one request; there a call with a key
+    has one.
+    """
     key: CallKey | None = attrs.field(default=None, init=False)
     """The key of its JSON-RPC request, by which its response can be had after a cut; None if it has
     none.

@@ -11,7 +11,7 @@ Source: 2025-03-26 to 2025-11-25, basic/utilities: progress, cancellation.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any, Protocol
 
@@ -274,6 +274,16 @@ class RunningCall(ServerCall):
         return frozenset() if self._responder.head is None else self._responder.head.scopes
 
     @property
+    def responder(self) -> Responder:
+        """What sends its messages."""
+        return self._responder
+
+    @property
+    def open_requests(self) -> Collection[int]:
+        """The ids of the open server requests."""
+        return self._server_requests.keys()
+
+    @property
     def is_running(self) -> bool:
         return self.state is CallState.RUNNING
 
@@ -432,6 +442,20 @@ class RunningCall(ServerCall):
             del self._owner.calls[self.request.id]
         self._owner = attrs.evolve(self._owner)
 
+    def leave_session(self) -> None:
+        """Go on without the session, which ends with its connection."""
+        del self._owner.calls[self.request.id]
+        self._core.stateless[self] = None
+
+    def join_session(self, session: CallOwner) -> None:
+        """Belong to another session of the client, which gets the open server requests, too."""
+        for id in self._server_requests:
+            self._owner.unregister_request(id)
+        self._core.stateless.pop(self, None)
+        self._owner.calls.pop(self.request.id, None)
+        self._owner = session
+        session.begin(self)
+
     def leave_task(self, origin: Responder) -> None:
         """Go on as a call that is no task, because the store has failed; or end with an error."""
         self._responder, self._task = origin, None
@@ -534,13 +558,13 @@ class RunningCall(ServerCall):
             return None
         self._core.send_gathered()
         deadline = self._core.now + timeout
-        self._core.timers.set(Timer.CLIENT_RESPONSE, (self._owner, id), deadline)
+        self._core.timers.set(Timer.CLIENT_RESPONSE, (self, id), deadline)
         return id
 
     def _unregister_request(self, id: int) -> str | None:
         """Forget a server request, and return its name if it has one."""
         self._owner.unregister_request(id)
-        self._core.timers.stop(Timer.CLIENT_RESPONSE, (self._owner, id))
+        self._core.timers.stop(Timer.CLIENT_RESPONSE, (self, id))
         return self._server_requests.pop(id)[0]
 
     def _continue_if_complete(self) -> None:

@@ -27,12 +27,12 @@ OFFERS = [
     "    resources           1",
     "    prompts             1",
 ]
-WITH_GET_STREAM = [
+ON_HTTP_SSE = [
     OFFERS[0],
-    "    GET stream     yes",
     "    capabilities        tools, resources, prompts, extensions",
     *OFFERS[2:],
 ]
+WITH_GET_STREAM = [OFFERS[0], "    GET stream     yes", *ON_HTTP_SSE[1:]]
 
 
 def shown(ran: CompletedCommand, status: int = 0) -> list[str]:
@@ -81,7 +81,7 @@ def test_the_event_stream_of_a_server_of_both() -> None:
         "This is the event stream of the deprecated HTTP+SSE transport, opened by GET; Streamable "
         "HTTP is served at /mcp (http_sse_stream_url)",
         f"  http+sse         yes  {OLD}",
-        *OFFERS,
+        *ON_HTTP_SSE,
     ]
 
 
@@ -93,7 +93,7 @@ def test_a_server_of_both_on_one_path() -> None:
         f"  streamable-http  yes  {ALL}",
         *WITH_GET_STREAM,
         f"  http+sse         yes  {OLD}",
-        *OFFERS,
+        *ON_HTTP_SSE,
     ]
 
 

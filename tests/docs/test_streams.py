@@ -26,6 +26,7 @@ SCENARIOS: list[tuple[int, tuple[str, ...], str, dict[str, bool]]] = [
     (3, HANDSHAKE_VERSIONS[:1], "http+sse", {}),
     (4, MODERN_VERSIONS, "streamable-http", {}),
     (5, MODERN_VERSIONS, "streamable-http", {"reclaim": False}),
+    (5, HANDSHAKE_VERSIONS[:1], "http+sse", {"reclaim": False}),
 ]
 """For each row of the table: versions, transport, and settings of the server."""
 
@@ -64,7 +65,7 @@ def fate(method: str, version: str, transport: str, **settings: Any) -> tuple[st
     )
     match end:
         case CallCompleted():
-            has_ids = REVISIONS[version].resumption and store is not None
+            has_ids = REVISIONS[version].resumption and store is not None and path is None
             once = "resumed" if has_ids else "reclaimed"
             outcome = once if times == 1 else "repeated"
         case CallFailed(error=error):

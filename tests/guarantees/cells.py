@@ -84,6 +84,7 @@ COLUMNS = (
         idempotent=True,
         reclaim=False,
     ),
+    Column('2026-07-28, no task, `reclaim="store"`, in a shared file', ("2026-07-28",), "keys"),
     Column("2026-07-28, as a task, in a shared file", ("2026-07-28",), "file", task="task"),
     Column("the same, `restartable=True`", ("2026-07-28",), "file", task="restartable"),
 )

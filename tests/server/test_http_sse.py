@@ -17,6 +17,7 @@ from sansmcp.events import (
     SessionClosed,
     SessionOpened,
 )
+from sansmcp.reclaim import EXTENSION
 from sansmcp.states import SessionState
 
 from .harness import (
@@ -111,6 +112,7 @@ def test_a_quiet_stream_is_kept_alive(harness: ServerHarness, client: SseClient)
 def test_the_handshake(client: SseClient, version: str) -> None:
     client.say(initialize(version, {"roots": {}}))
     (answer,) = client.said
+    assert answer["result"]["capabilities"].pop("extensions").keys() == {EXTENSION}
     assert answer == result(
         0,
         {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import pytest
@@ -36,8 +37,12 @@ class Fleet(Instances):
 
     def ask_while_claims_wait(self, message: Any) -> RawExchange:
         """The same at the first instance, whose store only reads."""
+        return self.while_claims_wait(lambda: self.ask(0, message))
+
+    def while_claims_wait(self, ask: Callable[[], RawExchange]) -> RawExchange:
+        """Ask the first instance, whose store only reads."""
         self[0].store_works = False
-        talk = self.ask(0, message)
+        talk = ask()
         while reads := [each for each in self[0].waiting if isinstance(each, StoreRead)]:
             self[0].waiting.remove(reads[0])
             self[0].perform_store_effect(reads[0])

@@ -313,8 +313,8 @@ _HIDES_DEATH = frozenset(
 _FAULTS_LAST = 25.0
 """Seconds."""
 _MODERN = ("2026-07-28",)
-_KEYED = ("2026-07-28", "2026-07-28", *tuple(REVISIONS)[1:])
-"""The revisions of clients whose calls have keys: all of Streamable HTTP."""
+_KEYED = ("2026-07-28", "2026-07-28", "2024-11-05", *REVISIONS)
+"""The revisions of clients whose calls have keys: the oldest on HTTP+SSE."""
 _KEYS = (b"0123456789abcdef", b"another key, too")
 _WALL_CLOCKS = (0.0, 0.5, -3.0, 30.0, -30.0)
 """Seconds by which the time of day of instances is ahead."""
@@ -773,7 +773,8 @@ class World:
             if is_http2:
                 kind, versions = "stdio-v2", (pick(f"{name} version", tuple(REVISIONS)[1:]),)
             if self.has_keys:
-                kind, versions = "http", (pick(f"{name} version", _KEYED),)
+                versions = (pick(f"{name} version", _KEYED),)
+                kind = "sse" if versions == ("2024-11-05",) else "http"
             if self.relays:  # a relay serves one user
                 kind, principal = "http", "alice"
                 versions = (pick(f"{name} version", tuple(REVISIONS)[1:]),)

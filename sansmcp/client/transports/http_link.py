@@ -91,8 +91,13 @@ class HttpLink:
 
     @property
     def is_shared(self) -> bool:
-        """True if all messages of the server arrive on one stream."""
+        """True if all messages arrive on one stream, except those of calls with keys."""
         return self._http_sse is not None
+
+    @property
+    def is_http_sse(self) -> bool:
+        """True in a session of HTTP+SSE."""
+        return self.exchanges.message_url is not None
 
     @property
     def is_full(self) -> bool:
@@ -104,8 +109,9 @@ class HttpLink:
     def send(self, request: PendingRequest, now: float) -> None:
         """Send a request, under the id that it has."""
         http_sse = self._http_sse
-        self._of_requests.send(request, now, has_stream=http_sse is None)
-        if http_sse is not None and request.timeouts is not None:
+        has_stream = http_sse is None or request.key is not None
+        self._of_requests.send(request, now, has_stream=has_stream)
+        if http_sse is not None and not has_stream and request.timeouts is not None:
             http_sse.expect(request.timeouts, now)
 
     def post(
@@ -119,7 +125,7 @@ class HttpLink:
 
     def leave(self, request: PendingRequest, now: float, *, complete: bool) -> None:
         """End the stream and exchange of a request; ``complete``: its response has arrived."""
-        self._of_requests.leave(request, now, can_discard=complete or self.is_shared)
+        self._of_requests.leave(request, now, can_discard=complete or request.stream is None)
 
     def holds(self, request: PendingRequest) -> bool:
         """Return True if a request waits for authorization, and its message was not sent."""
@@ -127,7 +133,7 @@ class HttpLink:
 
     def break_off(self, request: PendingRequest) -> None:
         """Abort the exchange of a request, unless its response comes on a shared stream."""
-        if request.exchange is not None and not self.is_shared:
+        if request.exchange is not None and request.stream is not None:
             self.exchanges.abort(request.exchange)
 
     # The session

@@ -1,10 +1,13 @@
 """The event stream of HTTP+SSE: it names the URL for messages, and is one session.
 
 The first event names the URL to POST to. After it the stream carries all messages of the server,
-until its connection ends, which ends the session: it cannot be resumed. A silent stream may be that
-of a dead connection. So the client sends a ``ping`` after a silence. Only if the server takes the
-``ping``, and its response does not come on the stream, the stream is lost: a server that does not
-take it cannot be reached, or is busy, which says nothing about the stream.
+until its connection ends, which ends the session: it cannot be resumed. Calls with keys have
+streams of their own, and go on in the next session (``sansmcp/reclaim``).
+
+A silent stream may be that of a dead connection. So the client sends a ``ping`` after a silence.
+Only if the server takes the ``ping``, and its response does not come on the stream, the stream is
+lost: a server that does not take it cannot be reached, or is busy, which says nothing about the
+stream.
 
 Source: 2024-11-05 basic/transports: HTTP with SSE.
 """

@@ -73,6 +73,11 @@ class Link(Protocol):
         ...
 
     @property
+    def is_http_sse(self) -> bool:
+        """True in a session of HTTP+SSE."""
+        ...
+
+    @property
     def is_full(self) -> bool:
         """True if no further message can be sent by itself."""
         ...

@@ -93,6 +93,11 @@ class Stdio:
         return True
 
     @property
+    def is_http_sse(self) -> bool:
+        """False."""
+        return False
+
+    @property
     def is_full(self) -> bool:
         """False: all messages are written at once."""
         return False

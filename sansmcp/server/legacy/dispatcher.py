@@ -114,16 +114,20 @@ class Dispatcher:
             "every client of these revisions has a session object"
         )
         self._check_serving(request)
-        if request.id in session.calls:
-            raise refusals.DUPLICATE_REQUEST_ID(request.id)
-        if len(session.calls) >= self._core.limits.max_calls_per_session:
-            raise refusals.TOO_MANY_CALLS(request.id, limit=self._core.limits.max_calls_per_session)
+        self.check_room(session, request)
         if request.method in (SUBSCRIBE, UNSUBSCRIBE):
             self._check_subscription(session, request)
         elif request.method != "ping":
             if self._core.app.handler_of(request.method) is None:
                 raise refusals.UNKNOWN_METHOD(request.id, method=request.method[:100])
             session.check_store(request.id)
+
+    def check_room(self, session: CallOwner, request: Request) -> None:
+        """Raise RemoteProtocolError for an id that is in use, or one call too many."""
+        if request.id in session.calls:
+            raise refusals.DUPLICATE_REQUEST_ID(request.id)
+        if len(session.calls) >= self._core.limits.max_calls_per_session:
+            raise refusals.TOO_MANY_CALLS(request.id, limit=self._core.limits.max_calls_per_session)
 
     def batch(
         self, session: LegacySession, batch: Batch, new_responder: Callable[[int], Responder]

@@ -18,6 +18,7 @@ from ...meta_keys import UPDATED
 from ...server_call import Session
 from ...timers import Timer
 from ..admission import Admission
+from ..calls import RunningCall
 from ..core import ServerCore, Sink
 from ..keyed_calls import KeyedCalls
 from ..leases import Lease, Peers
@@ -63,11 +64,13 @@ class LegacyServer:
         self.streamable_http = StreamableHttp(
             core, endpoint, self.sessions, self._dispatcher, keyed_calls
         )
-        self.http_sse = HttpSse(core, endpoint, admission, self.sessions, self._dispatcher)
+        self.http_sse = HttpSse(
+            core, endpoint, admission, self.sessions, self._dispatcher, keyed_calls
+        )
 
     def channel_handler(self, sink: Sink) -> SessionChannelHandler:
         """Return the handler of a channel on stdio."""
-        return SessionChannelHandler(self._core, self.sessions, self._dispatcher, sink, "")
+        return SessionChannelHandler(self._core, self.sessions, self._dispatcher, sink, "", None)
 
     @property
     def is_busy(self) -> bool:
@@ -82,8 +85,8 @@ class LegacyServer:
     def timed_out(self, timer: Timer, owner: Hashable) -> None:
         """Handle a timer of this era that is due."""
         match timer, owner:
-            case Timer.CLIENT_RESPONSE, (LegacySession() as session, int(id)):
-                session.pending_requests[id].on_request_timeout(id)
+            case Timer.CLIENT_RESPONSE, (RunningCall() as call, int(id)):
+                call.on_request_timeout(id)
             case Timer.GATHERED, ResumableStream():
                 owner.send_gathered()
             case Timer.STORED, ResumableStream():

@@ -18,6 +18,7 @@ from .. import refusals
 from ..calls import CallOwner
 from ..channel import ChannelResponder
 from ..core import ServerCore, Sink
+from ..keyed_calls import KeyedCalls
 from .dispatcher import Dispatcher
 from .results import LegacyResults
 from .session_validation import check_batch
@@ -61,6 +62,8 @@ class SessionChannelHandler:
     _dispatcher: Dispatcher
     _sink: Sink
     _principal: str
+    _keyed_calls: KeyedCalls | None
+    """None on stdio, and if the server takes no keys."""
     session: LegacySession = attrs.field(init=False)
     _is_open: bool = attrs.field(default=False, init=False)
     """True after ``initialize``."""
@@ -91,7 +94,7 @@ class SessionChannelHandler:
             self._initialize(message)
         elif isinstance(message, Batch):
             check_batch(session.revision, message)
-            self._check_open(None)
+            self.check_open(None)
             self._dispatcher.batch(
                 session,
                 message,
@@ -99,7 +102,7 @@ class SessionChannelHandler:
             )
         elif isinstance(message, Request):
             if message.method != "ping":
-                self._check_open(message)
+                self.check_open(message)
             self._dispatcher.check_call(session, message)
             responder = SessionChannelResponder(session, self._sink, 1, None)
             self._dispatcher.start((message,), responder)
@@ -110,7 +113,7 @@ class SessionChannelHandler:
         if self._is_open:
             raise refusals.INITIALIZED_ALREADY(request.id)
         revision = self._dispatcher.choose_revision(request)
-        negotiated = self._dispatcher.negotiate(request, revision)
+        negotiated = self._dispatcher.negotiate(request, revision, keyed_calls=self._keyed_calls)
         self._table.make_room(self._principal, request.id)
         session = self.session
         session.revision = negotiated.revision
@@ -120,7 +123,7 @@ class SessionChannelHandler:
         self._table.add(session)
         self._sink.send(negotiated.reply)
 
-    def _check_open(self, request: Request | None) -> None:
+    def check_open(self, request: Request | None) -> None:
         """Raise RemoteProtocolError before ``initialize``, when only pings are allowed.
 
         Source: basic/lifecycle: Initialization.

@@ -294,7 +294,8 @@ class LegacySession(CallOwner, Session):
     def register_request(self, call: RunningCall, method: str) -> int:
         """Return the id for a new server request, and remember its call.
 
-        If instances share the session, each begins to number at a random place.
+        If instances share the session, each begins to number at a random place. So do the sessions
+        of HTTP+SSE, because calls with keys go on in another session with their server requests.
 
         Raises LocalProtocolError if the client does not take such a request. Source:
         basic/lifecycle: Operation.
@@ -310,7 +311,7 @@ class LegacySession(CallOwner, Session):
             raise LocalProtocolError(
                 f"The client has not declared the capability {capability!r} that {method} needs"
             )
-        if self.is_shared and self._last_id == 0:
+        if self._last_id == 0 and (self.is_shared or self._is_http_sse):
             self._last_id = _first_number(self._core.token())
         self._last_id += 1
         self.pending_requests[id := self._last_id] = call
@@ -329,9 +330,18 @@ class LegacySession(CallOwner, Session):
             )
         return id
 
+    @property
+    def _is_http_sse(self) -> bool:
+        return self.sink is not None and self.sink.head is not None
+
     def unregister_request(self, id: int) -> None:
         """Forget a server request that has ended."""
         self.pending_requests.pop(id, None)
+
+    def adopt(self, call: RunningCall) -> None:
+        """Go on with a call of another session of the client, with its open server requests."""
+        call.join_session(self)
+        self.pending_requests.update(dict.fromkeys(call.open_requests, call))
 
     def initialized(self) -> None:
         """Record that ``notifications/initialized`` arrived."""
