@@ -459,6 +459,8 @@ class Opening:
         return Confirm(agreed)
 
     def _initialize_refused(self, refusal: Refusal, now: float) -> OpeningOutcome:
+        if refusal.ends_session:  # of HTTP+SSE: its event stream, as the client is about to see
+            return self.stream_lost(refusal.message, now)
         error = refusal.error
         failure = refusal.as_error(INITIALIZE, self._request_id)
         if refusal.was_not_run:

@@ -15,6 +15,7 @@ from sansmcp.events import (
 from sansmcp.reclaim import CANCEL, EXTENSION
 
 from .harness import (
+    POLICY,
     Asked,
     client_with_keys,
     initialized,
@@ -255,3 +256,28 @@ def test_an_invalid_response_ends_the_call_and_its_post(harness: Keyed) -> None:
     assert call.aborted
     only_failure(harness, handle)
     assert not harness.stream.aborted
+
+
+def test_a_stream_that_ends_before_initialize_arrives_is_opened_again(harness: Keyed) -> None:
+    """The server has seen its end, and the client has not."""
+    handle, call = harness.call(params={"name": "add"})
+    for endpoint in (NEW, "/messages?s=third"):
+        harness.stream.cut()
+        harness.wait(2)
+        harness.locate(endpoint).refuse(404)
+    harness.wait(10)
+    harness.answer_initialize(harness.locate(NEW))
+    harness.take().accept()
+    rest = harness.repeated()
+    check_rest(rest, call)
+    rest.result(DONE)
+    assert harness.take_events()[-1] == CallCompleted(handle, DONE)
+
+
+def test_a_server_that_never_knows_the_stream_is_given_up() -> None:
+    harness = Keyed(connect_timeout=600).start()
+    for _ in range(POLICY.max_attempts + 1):
+        harness.locate(NEW).refuse(404)
+        harness.events.clear()
+        harness.wait(POLICY.max_delay)
+    assert "given up after" in str(harness.failure())
