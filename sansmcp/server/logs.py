@@ -274,11 +274,12 @@ class Logs:
     def on_changed(self, stream: StreamKey) -> None:
         """A log may have changed: let its readers poll it, at once or when they wait again."""
         readers = self._watches.get(stream, {})
-        for reader in tuple(readers):  # the poll of one may end the watch of another
-            if readers.get(reader) in (ReaderState.WAITING, ReaderState.LISTENING):
-                self.poll(stream, reader)
-            elif reader in readers:
-                readers[reader] = ReaderState.BEHIND
+        idle = (ReaderState.WAITING, ReaderState.LISTENING)
+        waiting = [reader for reader, state in readers.items() if state in idle]
+        for reader in readers.keys() - waiting:
+            readers[reader] = ReaderState.BEHIND
+        for reader in waiting:
+            self.poll(stream, reader)
 
     def poll(self, key: StreamKey, reader: LogReader) -> None:
         """Let a reader poll a log now."""

@@ -57,6 +57,12 @@ def test_no_body_for_a_head() -> None:
     assert writer.body(b"ab") + writer.end() == b""
 
 
+def test_no_chunk_ends_the_response_to_a_head() -> None:
+    writer = answering(method=b"HEAD")
+    assert b"transfer-encoding: chunked" in writer.head(LONG, is_last=False)
+    assert writer.body(b"ab") + writer.end() == b""
+
+
 @pytest.mark.parametrize(
     ("options", "keeps_alive"),
     [
