@@ -235,7 +235,7 @@ class SharedKeys(ABC):
         """Return True if a place is that of these instances, and of about the present time."""
 
     @abstractmethod
-    def check_room(self, request: Request) -> None:
+    def check_room(self, principal: str, request: Request) -> None:
         """Count a claim. Raises RemoteProtocolError if there were too many in a short time."""
 
     @abstractmethod
@@ -422,7 +422,7 @@ class KeyedCalls:
             raise refusals.OTHER_PLACE(request.id, data={PLACE: self.place})
         scopes = scopes_of(self._core, request) if has_scopes else ()
         if shared is not None:
-            shared.check_room(request)
+            shared.check_room(principal, request)
         call = responder.call = self._note(secret, principal, request, responder, scopes)
         if shared is not None:
             if call is not None:

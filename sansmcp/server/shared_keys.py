@@ -27,6 +27,7 @@ Reports of a call are in the memory of the instance that runs it, so another one
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
@@ -78,6 +79,9 @@ _RESPONSE, _OVER = "response", "over"
 
 _MAX_DEPTH = 8
 """Nesting of a record that is read."""
+
+_MOST_OF_THE_REST = 7
+"""Claims of one principal for each that is left for all."""
 
 _CONFIRMATION = 0.1
 """Seconds for which the response that a client was sent is not appended. Most clients that call
@@ -172,8 +176,12 @@ class StoredKeys(SharedKeys):
     """The requests that wait for responses of other instances, by their logs."""
     _period: int = attrs.field(default=0, init=False)
     """The number of the present period, each of which is as long as a place is valid."""
-    _claims: tuple[int, int] = attrs.field(default=(0, 0), init=False)
-    """How many claims were made in the period before, and in this one."""
+    _claims: tuple[Counter[str], Counter[str]] = attrs.field(
+        factory=lambda: (Counter[str](), Counter[str]()), init=False
+    )
+    """How many claims each principal made in the period before, and in this one."""
+    _totals: tuple[int, int] = attrs.field(default=(0, 0), init=False)
+    """The same for all principals together."""
 
     @property
     def needs_lease(self) -> bool:
@@ -204,16 +212,24 @@ class StoredKeys(SharedKeys):
 
     # Calls that start here
 
-    def check_room(self, request: Request) -> None:
-        """Count a claim. Raises RemoteProtocolError if there were too many in a short time."""
+    def check_room(self, principal: str, request: Request) -> None:
+        """Count a claim. Raises RemoteProtocolError if there were too many in a short time.
+
+        Claims cannot be taken back, so a principal may have seven times as many as are left for
+        all: one that calls a lot leaves an eighth to others.
+        """
         period = int(self.core.wall_time() // self._validity)
-        before, present = self._claims
         if period != self._period:
-            before, present = (present if period == self._period + 1 else 0), 0
-            self._period, self._claims = period, (before, present)
-        if before + present >= self.core.limits.max_stored_entries // 2:
+            is_next = period == self._period + 1
+            self._claims = self._claims[1] if is_next else Counter(), Counter()
+            self._totals = self._totals[1] if is_next else 0, 0
+            self._period = period
+        (before, present), (all_before, all_present) = self._claims, self._totals
+        left = self.core.limits.max_stored_entries // 2 - all_before - all_present
+        if left <= 0 or before[principal] + present[principal] >= _MOST_OF_THE_REST * left:
             raise refusals.TOO_MANY_KEYS(request.id)
-        self._claims = before, present + 1
+        present[principal] += 1
+        self._totals = all_before, all_present + 1
 
     def claim(
         self,

@@ -656,6 +656,18 @@ def test_claims_are_bounded() -> None:
     assert first.start(keyed(9, "a-secret-of-a-call-8"))[1].is_running
 
 
+def test_the_claims_of_one_principal_leave_room_for_others() -> None:
+    (first,) = Fleet(1, limits=Limits(max_stored_entries=64))
+    talks = [
+        first.ask(keyed(id, f"a-secret-of-mallory-{id}"), principal="mallory") for id in range(40)
+    ]
+    assert sum(talk.head is None for talk in talks) == 28
+    assert reason_of(talks[-1]) == "too_many_keys"
+    for id in range(3):
+        _, call = first.start(keyed(id, f"a-secret-of-ann-{id}"), principal="ann")
+        assert call.is_running
+
+
 # Instances that die or stop, and stores that fail
 
 
