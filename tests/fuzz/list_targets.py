@@ -158,7 +158,7 @@ class _Link:
     async def connected(self) -> None:
         """The server is connected."""
 
-    async def _call(self, _: str, params: dict[str, Any], **__: Any) -> Any:
+    async def _call(self, _: str, params: dict[str, Any], *_settings: Any) -> Any:
         self.asked = self.asked + 1 if "cursor" in params else 1
         return self.pages[(self.asked - 1) % len(self.pages)] if self.pages else {}
 
