@@ -427,6 +427,28 @@ def test_a_stream_that_another_instance_writes_breaks_when_the_token_expires(ver
     assert [each for each in second.events if isinstance(each, AccessExpired)]
 
 
+@pytest.mark.parametrize("version", ["2025-03-26", "2025-06-18"])
+def test_a_resumed_stream_that_cannot_be_polled_breaks_when_the_token_expires(version: str) -> None:
+    """As a client that has resumed a broken stream resumes it once more."""
+    harness = ProtectedHarness()
+    harness.token = "short"
+    session = harness.open_session(version)
+    own = {"mcp-protocol-version": version}
+    talk, call = harness.call(session, method="resources/list", token=1, version=version)
+    harness.run_action(call.progress, 1)
+    talk.lose_connection()
+    resumed = harness.get(session, talk.last_id, own)
+    harness.wait(59)
+    assert not resumed.is_over
+    harness.wait(1)
+    assert resumed.aborted
+    assert [each for each in harness.events if isinstance(each, AccessExpired)]
+    harness.token = "reader"
+    resumed = harness.get(session, talk.last_id, own)
+    harness.run_action(call.respond, {})
+    assert resumed.messages[-1]["result"] == {}
+
+
 @pytest.mark.parametrize("retry", [None, 2.5])
 def test_the_end_names_the_time_to_wait(retry: float | None) -> None:
     harness = ProtectedHarness(retry=retry)

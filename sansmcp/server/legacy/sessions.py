@@ -34,7 +34,7 @@ from ...meta_keys import CLIENT_CAPABILITIES
 from ...revisions import Revision
 from ...server_call import Session
 from ...shares import Shares
-from ...states import SESSION, LogState, SessionEvent, SessionState, advance
+from ...states import SESSION, SessionEvent, SessionState, advance
 from ...store import StreamKey
 from ...timers import Timer
 from ...types import Secret
@@ -424,18 +424,18 @@ class LegacySession(CallOwner, Session):
         if stream.disconnect(self._core.retry_ms):
             return True
         assert exchange.head is not None
-        if stream.state is LogState.REMOTE and exchange.head.method == b"GET":
-            # The instance that writes it alone knows if it belongs to a call. The response is
-            # aborted, since a client that has resumed a broken stream resumes it once more. A
-            # response to the POST of a parked call is none of these: its client may have no event
-            # id yet with which to resume.
+        if stream in self._standalone:
+            stream.detach(exchange)
+            exchange.stop()
+        elif exchange.head.method == b"GET":
+            # It belongs to a call, or to an instance that alone knows if it does. The response is
+            # aborted, since a client that has resumed a broken stream resumes it once more. The
+            # response to a POST is none of these: its client may have no event id yet with which
+            # to resume.
             stream.detach(exchange)
             exchange.abort()
-            return True
-        if stream not in self._standalone:
+        else:
             return False
-        stream.detach(exchange)
-        exchange.stop()
         return True
 
     def end(self, reason: str, *, delete_stored: bool) -> None:
