@@ -459,7 +459,10 @@ class Opening:
         return Confirm(agreed)
 
     def _initialize_refused(self, refusal: Refusal, now: float) -> OpeningOutcome:
-        if refusal.ends_session:  # of HTTP+SSE: its event stream, as the client is about to see
+        has_lost_one = self._streams_lost > 0 or self._losses > 0
+        if refusal.ends_session and has_lost_one:
+            # Of HTTP+SSE: its event stream has ended again, and the server was the first to see it.
+            # On a first stream the endpoint itself is wrong, as behind a proxy that adds a path.
             return self.stream_lost(refusal.message, now)
         error = refusal.error
         failure = refusal.as_error(INITIALIZE, self._request_id)

@@ -274,10 +274,24 @@ def test_a_stream_that_ends_before_initialize_arrives_is_opened_again(harness: K
     assert harness.take_events()[-1] == CallCompleted(handle, DONE)
 
 
+def test_a_stream_may_end_before_initialize_after_a_session_that_was_discarded(
+    harness: Keyed,
+) -> None:
+    handle, call = harness.call(params={"name": "add"})
+    call.refuse(404)
+    harness.locate("/messages?s=third").refuse(404)
+    harness.reopen()
+    harness.repeated().result(DONE)
+    assert harness.take_events()[-1] == CallCompleted(handle, DONE)
+
+
 def test_a_server_that_never_knows_the_stream_is_given_up() -> None:
-    harness = Keyed(connect_timeout=600).start()
-    for _ in range(POLICY.max_attempts + 1):
-        harness.locate(NEW).refuse(404)
+    harness = Keyed(connect_timeout=600).connect()
+    harness.stream.cut()
+    for _ in range(POLICY.max_attempts):
         harness.events.clear()
         harness.wait(POLICY.max_delay)
-    assert "given up after" in str(harness.failure())
+        harness.locate(NEW).refuse(404)
+    error = str(harness.closed())
+    assert f"given up after {POLICY.max_attempts} attempts" in error
+    assert "POST http://localhost:8000/messages?" in error
