@@ -431,7 +431,11 @@ class Tasks:
                 if not task.cancelled_by:
                     world.fail("handles", f"{name} is cancelled by nobody")
             case RequestTimeout():
-                customer.needs(f"{name} failed: {error!r}", "impatient", "unanswered")
+                # A safe call whose task died with its instance is made again. Until it has the
+                # handle of the next task, it is like a call that has none.
+                is_again = made.errand.is_safe and self.has_died(str(made.task_id))
+                again = ("silence", "kill") if is_again else ()
+                customer.needs(f"{name} failed: {error!r}", "impatient", "unanswered", *again)
                 if not made.errand.subject:
                     self.wants_end(made.task_id, f"the timeout of {name}")
             case _:
