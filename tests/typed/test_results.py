@@ -199,6 +199,11 @@ def test_a_page_that_is_none_is_refused(page: Any, why: str) -> None:
         Pages(TOOLS).items(page)
 
 
+def test_a_list_asks_for_a_page() -> None:
+    assert TOOLS.page(None) == ("tools/list", None)
+    assert TOOLS.page("next") == ("tools/list", {"cursor": "next"})
+
+
 def test_a_list_without_end_is_refused() -> None:
     pages = Pages(TOOLS)
     pages.items({"tools": [], "nextCursor": "a"})

@@ -165,8 +165,10 @@ def test_the_opening_and_the_end(harness: DriverHarness) -> None:
     assert harness.host.connected.version == "2025-11-25"
     assert harness.host.take_events() == []
     harness.host.begin_close()
+    assert not harness.host.is_closed
     harness.take("DELETE").refuse(200)
     assert harness.host.closed.is_done
+    assert harness.host.is_closed
     assert harness.host.take_events() == [Closed(None)]
 
 

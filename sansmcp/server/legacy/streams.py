@@ -293,8 +293,8 @@ class ResumableStream(LogReader):
 
     def note_place(self, log: str, seq: int) -> None:
         """Note the last entry of a log that was forwarded here, or is not for the client."""
-        if self._declared is not None:
-            self._declared.places[log] = seq
+        assert self._declared is not None, "with a shared store, each stream is declared"
+        self._declared.places[log] = seq
 
     def forward(self, message: bytes, log: str, seq: int) -> bool:
         """Append a message that was found in another log, under that number.
