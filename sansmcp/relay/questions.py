@@ -2,7 +2,7 @@
 
 At 2026-07-28 a client gets them as input requests, in a response that ends its call. The upstream
 call goes on meanwhile: it is *parked* until the client comes back with its input, in a new call
-with the state that it was given.
+with the state that it was given. What the upstream server reports of it meanwhile is kept.
 """
 
 from __future__ import annotations
@@ -10,22 +10,28 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from itertools import count, islice
-from typing import Any
+from typing import Any, TypeAlias
 
 import attrs
 
 from ..codecs import jsonrpc
 from ..errors import CallError, JsonRpcError, LocalProtocolError
-from ..events import CallCompleted, CallFailed, ClientResponseReceived
+from ..events import CallCompleted, CallFailed, ClientResponseReceived, ProgressReceived
 from ..input_required import InputRequest, InputRequired
 from ..limits import Limits
-from ..messages import Request, RequestId
+from ..messages import Notification, Request, RequestId
 from ..meta_keys import meta_of
 from ..server.input_checks import check_asking, missing_capabilities
 from ..server_call import Peer, ServerCall
 from .ends import Upstream
 from .pairings import Pairing, Pairings
 from .translation import PARKED, PROGRESS_TOKEN, RELAY, SERVER
+
+Report: TypeAlias = ProgressReceived | Notification
+"""What comes of a call before its end."""
+
+_REPORT_BYTES = 512
+"""Memory of a report beside its text, rounded up."""
 
 
 @attrs.define(eq=False)
@@ -37,6 +43,10 @@ class Parked:
     """When the client is given up."""
     ended: CallCompleted | CallFailed | None = attrs.field(default=None, init=False)
     """The end of the upstream call, if it has ended meanwhile."""
+    reports: list[Report] = attrs.field(factory=list[Report], init=False)
+    """What the upstream server has reported of the call meanwhile."""
+    size: int = attrs.field(default=0, init=False)
+    """Bytes of the reports, about."""
 
 
 @attrs.define(eq=False)
@@ -115,6 +125,26 @@ class Questions:
         if parked is not None:
             parked.ended = event
         return parked is not None
+
+    def keep(self, pairing: Pairing, report: Report) -> bool:
+        """Keep a report for a client that has yet to come back, if it has room.
+
+        ``Limits.max_unsent_bytes`` are kept at most; what comes later is lost.
+
+        Returns:
+            False, with nothing changed, if the client is there.
+
+        Raises:
+            LocalProtocolError: the report is not JSON.
+        """
+        parked = self._parked.get(pairing.number)
+        if parked is None:
+            return False
+        size = _size_of(report)
+        if parked.size + size <= self._limits.max_unsent_bytes:
+            parked.reports.append(report)
+            parked.size += size
+        return True
 
     # The clients
 
@@ -218,3 +248,9 @@ class Questions:
         """Remove and return a pairing whose client did not come back in time; None without one."""
         late = next((each for each in self._parked.values() if each.until <= now), None)
         return None if late is None else self._parked.pop(late.pairing.number)
+
+
+def _size_of(report: Report) -> int:
+    if isinstance(report, ProgressReceived):
+        return _REPORT_BYTES + len(report.message or "")
+    return _REPORT_BYTES + len(jsonrpc.encode(report))

@@ -38,7 +38,7 @@ from ..server.server import Server
 from ..server_call import ListenRequest, Peer, ServerCall, Session
 from .ends import SET_LEVEL, Audience, Upstream
 from .pairings import Pairing, Pairings
-from .questions import Questions
+from .questions import Questions, Report
 from .subscriptions import LISTS, SUBSCRIBE, UNSUBSCRIBE, Subscriptions
 from .tool_filter import ToolFilter, learn_schemas
 from .translation import PARKED, PROGRESS_TOKEN, SERVER, given, respond, with_level, without_tasks
@@ -123,7 +123,8 @@ class Relay:
         """True if the only client that has running calls is behind: leave the upstream's events.
 
         If there are others, or the events are taken all the same, progress and notifications of a
-        call whose client is behind are lost instead.
+        call whose client is behind are lost instead. For one that is asked for input at 2026-07-28,
+        ``Limits.max_unsent_bytes`` of them are kept until it comes back.
         """
         return self._pairings.must_wait
 
@@ -282,7 +283,10 @@ class Relay:
         if parked is None:
             text = "This input is for a call that has ended; send the request again without it"
             call.respond_error(jsonrpc.INVALID_PARAMS, text, now=now)
-        elif parked.ended is not None:
+            return
+        for report in parked.reports:
+            self._report(parked.pairing, report, now)
+        if parked.ended is not None:
             self._end(parked.pairing, parked.ended, now)
 
     # The side of the upstream server
@@ -305,7 +309,9 @@ class Relay:
             case CallCompleted(handle) | CallFailed(handle):
                 return self._upstream_ended(handle, event, now)
             case ProgressReceived(call=handle):
-                self._progress(event, self._pairings.of_handle(handle), now)
+                pairing = self._pairings.of_handle(handle)
+                if pairing is not None:
+                    self._report(pairing, event, now)
             case TaskUpdated(call=handle):
                 self._became_task(self._pairings.of_handle(handle), now)
             case ServerNotified(handle, notification):
@@ -365,15 +371,19 @@ class Relay:
     def _note_left(self, pairing: Pairing, now: float) -> None:
         self._pairings.note_left(pairing, now + self._limits.input_timeout)
 
-    def _progress(self, event: ProgressReceived, pairing: Pairing | None, now: float) -> None:
-        if pairing is None or self._questions.is_parked(pairing):
-            return
-        if pairing.call.is_above_high_water:
-            return  # a later report may have room
-        if pairing.progress is None or event.progress > pairing.progress:
-            pairing.progress = event.progress
-            pairing.call.progress(event.progress, event.total, event.message, now=now)
-            self._pairings.note_full(pairing.call)
+    def _report(self, pairing: Pairing, report: Report, now: float) -> bool:
+        """Report something to the client of a call. Returns False if it cannot be told."""
+        call = pairing.call
+        if self._questions.keep(pairing, report) or call.is_above_high_water:
+            return True  # its client has not come back, or does not read; a later one may have room
+        is_told = True
+        if isinstance(report, Notification):
+            is_told = call.notify(report.method, given(report.params), now=now)
+        elif pairing.progress is None or report.progress > pairing.progress:
+            pairing.progress = report.progress
+            call.progress(report.progress, report.total, report.message, now=now)
+        self._pairings.note_full(call)
+        return is_told
 
     def _became_task(self, pairing: Pairing | None, now: float) -> None:
         """Make the call of a client a task, if its client can follow tasks."""
@@ -399,12 +409,9 @@ class Relay:
             sent = [each.notify(method, params, now=now) for each in self._audience.sessions]
             if not any(sent):
                 possible = self._pairings.of_only_client(now)
-                sent = [any(each.call.notify(method, params, now=now) for each in possible)]
-        elif pairing.call.is_above_high_water:
-            return None  # its client does not read
+                sent = [any(self._report(each, message, now) for each in possible)]
         else:
-            sent = [pairing.call.notify(method, params, now=now)]
-            self._pairings.note_full(pairing.call)
+            sent = [self._report(pairing, message, now)]
         is_told = any(sent) or method == _LOG_MESSAGE  # it may be below the level of the client
         return None if is_told else f"{method[:100]!r} of the upstream server reached no client"
 

@@ -343,19 +343,62 @@ def test_a_question_that_is_withdrawn_at_once(others: int) -> None:
     assert not bench.down.events
 
 
-def test_the_result_waits_for_a_modern_client_that_gives_its_input() -> None:
-    bench = Bench(NEW_HTTP, OLD_HTTP)
-    call = begun(bench)
+@pytest.mark.parametrize("down", [NEW, NEW_HTTP], ids=str)
+@pytest.mark.parametrize("up", [OLD, OLD_HTTP], ids=str)
+@pytest.mark.parametrize("has_ended", [True, False])
+def test_what_comes_while_a_modern_client_gives_its_input_waits_for_it(
+    down: tuple[str, str], up: tuple[str, str], has_ended: bool
+) -> None:
+    bench = Bench(down, up)
+    params = {"name": "x", "arguments": {}, "_meta": {LOG_LEVEL: "info"}}
+    bench.call(params=params, wants_progress=True)
+    *_, received = bench.take_all(bench.up.server_events, CallReceived)  # after the log level
+    call = received.call
+    call.progress(1, now=bench.now)
     ask(bench, call)
     asked = question(bench)
-    call.progress(1, now=bench.now)  # nobody can be told
-    bench.respond(call, {"early": True})
-    assert not [event for event in bench.down.events if isinstance(event, ProgressReceived)]
+    assert [each.progress for each in bench.take_all(bench.down.events, ProgressReceived)] == [1]
+    for progress in (2, 3):
+        call.progress(progress, now=bench.now)
+        call.notify("notifications/message", {"level": "info", "data": progress}, now=bench.now)
+        call.notify("com.example/x", {"n": progress}, now=bench.now)
+    bench.run()
+    if has_ended:
+        bench.respond(call, {"early": True})
+    assert not bench.down.events
     bench.client.respond(asked.id, {"action": "decline"}, now=bench.now)
     bench.run()
-    end = bench.outcome()
+    if not has_ended:
+        bench.respond(call, {"early": False})
+    *told, end = bench.down.events
+    assert [
+        each.progress if isinstance(each, ProgressReceived) else each.notification.method
+        for each in told
+        if isinstance(each, ProgressReceived | ServerNotified)
+    ] == [2, "notifications/message", "com.example/x", 3, "notifications/message", "com.example/x"]
     assert isinstance(end, CallCompleted)
-    assert end.result["early"] is True
+    assert end.result["early"] is has_ended
+    assert not bench.lost
+
+
+@pytest.mark.parametrize("is_progress", [True, False])
+def test_so_much_waits_for_a_modern_client_that_gives_its_input(is_progress: bool) -> None:
+    bench = Bench(NEW_HTTP, OLD_HTTP)
+    call = begun(bench, wants_progress=True)
+    ask(bench, call)
+    asked, text = question(bench), "x" * 100_000
+    for number in range(5):
+        if is_progress:
+            call.progress(number, message=text, now=bench.now)
+        else:
+            call.notify("com.example/x", {"n": number, "text": text}, now=bench.now)
+        bench.run()
+    bench.client.respond(asked.id, {"action": "decline"}, now=bench.now)
+    bench.run()
+    kind = ProgressReceived if is_progress else ServerNotified
+    assert len(bench.take_all(bench.down.events, kind)) == 2
+    bench.respond(call, {})
+    assert isinstance(bench.outcome(), CallCompleted)
 
 
 def test_a_modern_client_that_does_not_come_back() -> None:
@@ -1234,6 +1277,7 @@ def test_other_events_change_nothing() -> None:
     assert relay is not None
     assert relay.receive_client_event(Closed(None), now=0.0) is None
     assert relay.receive_client_event(CallCompleted(99, {}), now=0.0) is None
+    assert relay.receive_client_event(ProgressReceived(call=99, progress=1), now=0.0) is None
     assert relay.receive_client_event(ServerRequestCancelled(99, "x"), now=0.0) is None
     call = begun(bench)
     assert relay.receive_server_event(CallCancelled(call, "not of a client"), now=0.0) is None
