@@ -43,6 +43,11 @@ _TRACE_PARENT = re.compile("[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")
 _TRACE_STATE = re.compile("[!-~](?:[ !-~]{0,510}[!-~])?")
 """Up to 512 characters, as many as every implementation passes on."""
 
+SESSION_NOT_FOUND = "session_not_found"
+"""The reason with which a server of this library says that a session has ended, or an event stream
+of HTTP+SSE that is one.
+"""
+
 NOT_RUN = frozenset(
     (
         "busy",

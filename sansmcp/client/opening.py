@@ -51,7 +51,7 @@ from ..revisions import REVISIONS, of_era
 from ..states import OPENING, ClientState, OpeningEvent, OpeningState, advance
 from ..types import HTTP_SSE, STDIO, Era, assert_never
 from .attempts import LOCAL_PATIENCE
-from .http_heads import OUT_OF_REACH, Refusal
+from .http_heads import OUT_OF_REACH, SESSION_NOT_FOUND, Refusal
 from .options import ClientOptions
 from .outcomes import (
     Agreed,
@@ -460,9 +460,10 @@ class Opening:
 
     def _initialize_refused(self, refusal: Refusal, now: float) -> OpeningOutcome:
         has_lost_one = self._streams_lost > 0 or self._losses > 0
-        if refusal.ends_session and has_lost_one:
-            # Of HTTP+SSE: its event stream has ended again, and the server was the first to see it.
-            # On a first stream the endpoint itself is wrong, as behind a proxy that adds a path.
+        if refusal.ends_session and (has_lost_one or refusal.reason == SESSION_NOT_FOUND):
+            # Of HTTP+SSE: its event stream has ended, and the server was the first to see it. On a
+            # first stream, without that reason, the endpoint itself is wrong, as behind a proxy
+            # that adds a path.
             return self.stream_lost(refusal.message, now)
         error = refusal.error
         failure = refusal.as_error(INITIALIZE, self._request_id)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from sansmcp import Client, ClientSettings, Disconnected, RequestCancelled
@@ -13,6 +15,7 @@ from sansmcp.events import (
     SessionExpired,
 )
 from sansmcp.reclaim import CANCEL, EXTENSION
+from sansmcp.states import ClientState
 
 from .harness import (
     POLICY,
@@ -272,6 +275,20 @@ def test_a_stream_that_ends_before_initialize_arrives_is_opened_again(harness: K
     check_rest(rest, call)
     rest.result(DONE)
     assert harness.take_events()[-1] == CallCompleted(handle, DONE)
+
+
+def test_the_first_stream_may_end_before_initialize_arrives() -> None:
+    """The server says so; from a proxy that adds a path, 404 has no reason (test_field)."""
+    harness = Keyed()
+    harness.start()
+    data = {"reason": "session_not_found"}
+    error = {"code": -32600, "message": "The event stream has ended", "data": data}
+    body = json.dumps({"jsonrpc": "2.0", "error": error}).encode()
+    harness.locate(NEW).refuse(404, body, content_type="application/json")
+    harness.wait(2)
+    harness.answer_initialize(harness.locate(NEW))
+    harness.take().accept()
+    assert harness.client.state is ClientState.READY
 
 
 def test_a_stream_may_end_before_initialize_after_a_session_that_was_discarded(
