@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Generator, Mapping
+from collections.abc import Awaitable, Generator, Mapping
 from typing import Any, TypeAlias
 
 import sansmcp_local
-from sansmcp import ServerRequest, SkillMismatch
-from sansmcp.skills import skill_of
+from sansmcp import ServerRequest, Skill, SkillMismatch
 
 from .steps import Script
 
@@ -73,10 +72,20 @@ def list_skills(client: Handle) -> Steps:
     yield client.call("skills/list")
 
 
-def read_skill(client: Any) -> Steps:
+def skills_of(client: Handle) -> list[Skill] | Awaitable[list[Skill]]:
+    """All skills that the server lists."""
+    if isinstance(client, sansmcp_local.BlockingClient):
+        return [*client.skills()]
+
+    async def listed() -> list[Skill]:
+        return [skill async for skill in client.skills()]
+
+    return listed()
+
+
+def read_skill(client: Handle) -> Steps:
     """Read a skill that is not what its entry says, and stop there."""
-    (entry,) = (yield client.call("skills/list"))["skills"]
-    skill = skill_of(entry, client.core.target)
+    (skill,) = yield skills_of(client)
     try:
         yield client.read_skill(skill)
     except SkillMismatch:
