@@ -7,6 +7,7 @@ from pairs of messages that correspond, so that a recorded message can be sent a
 from __future__ import annotations
 
 import json
+import secrets
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -17,7 +18,7 @@ import attrs
 
 import sansmcp
 from sansmcp.codecs.json import as_object, is_array
-from sansmcp.reclaim import CANCEL, EXTENSION
+from sansmcp.reclaim import ANY_PLACE, CANCEL, EXTENSION
 from sansmcp_local import load_json
 
 Message: TypeAlias = Mapping[str, Any]
@@ -48,6 +49,11 @@ class Translation:
     """Ids of requests, by the JSON text of the recorded ones."""
     texts: dict[str, str] = attrs.field(factory=dict[str, str])
     """States, event ids and targets."""
+    makes_keys: bool = False
+    """True on HTTP+SSE, where the response to a call with a key is that to its POST: each recorded
+    call with a key is sent with a new one. Else it is sent without, so that its end is its
+    connection's.
+    """
 
     def learn(self, recorded: Message, now: Message) -> None:
         """Learn from two messages that correspond."""
@@ -63,8 +69,9 @@ class Translation:
                 self.texts[pair[0]] = pair[1]
 
     def applied(self, message: Message) -> dict[str, Any]:
-        """Return a recorded message as it must be today, which is without a key of a call."""
-        translated: dict[str, Any] = without_key(message)
+        """Return a recorded message as it must be today."""
+        key = f"{ANY_PLACE}.{secrets.token_hex(16)}" if self.makes_keys else None
+        translated: dict[str, Any] = _with_key(message, key)
         if "id" in translated and "method" not in translated:
             translated["id"] = self.ids.get(json.dumps(message["id"]), message["id"])
         params = as_object(translated.get("params"))
@@ -81,18 +88,20 @@ class Translation:
         return translated
 
 
-def without_key(message: Message) -> dict[str, Any]:
-    """Return a message without the key of a call (docs/reclaim.md)."""
+def _with_key(message: Message, key: str | None) -> dict[str, Any]:
+    """Return a message; if it has the key of a call (docs/reclaim.md), with this one or none."""
     params = as_object(message.get("params")) or {}
     meta = as_object(params.get("_meta")) or {}
     if EXTENSION not in meta:
         return dict(message)
-    rest = {name: value for name, value in meta.items() if name != EXTENSION}
-    return {**message, "params": {**params, "_meta": rest}}
+    changed = {name: value for name, value in meta.items() if name != EXTENSION}
+    if key is not None:
+        changed[EXTENSION] = key
+    return {**message, "params": {**params, "_meta": changed}}
 
 
 def needs_key(message: Message) -> bool:
-    """Return True if a message says nothing without a key, which no recording has."""
+    """Return True if a message names an earlier call by its key, which no recording has."""
     return message.get("method") in (EXTENSION, CANCEL)
 
 

@@ -2,7 +2,9 @@
 
 What happened after something in the recording happens after it again: a request is sent when the
 responses that had ended before it have ended, and a piece of a response when the requests that had
-been sent before it have come. So a replay needs no clock, and works at any speed.
+been sent before it have come. A response that its client left is left when those that had ended
+before have ended: the event stream of HTTP+SSE is the session, also while nothing more comes on it.
+So a replay needs no clock, and works at any speed.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import socket
 import ssl
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from typing import Any
 
 import attrs
 import h11
@@ -123,6 +126,16 @@ def _label(exchange: RecordedExchange) -> str:
     return f"#{exchange.number} {' '.join([exchange.method, *methods])}"
 
 
+def _ended_before(exchange: RecordedExchange, other: RecordedExchange) -> bool:
+    """True if an exchange had ended before another.
+
+    Of two that were open at the end of the recording, the one that began first ends last.
+    """
+    if exchange.ended is None:
+        return other.ended is None and exchange.began > other.began
+    return other.ended is None or exchange.ended < other.ended
+
+
 def _recorded_body(exchange: RecordedExchange) -> BodyReader:
     return read_body(exchange.response, exchange.header("content-type"))
 
@@ -173,6 +186,7 @@ class _Client:
     async def _exchange(self, sending: _Sending) -> None:
         recorded, url = sending.recorded, self._url
         reader, writer = await asyncio.wait_for(_open(url), _PATIENCE)
+        others = asyncio.ensure_future(self._wait_for_ended(recorded))
         try:
             connection = h11.Connection(h11.CLIENT, max_incomplete_event_size=1 << 20)
             body = _translated(recorded.body, self._translation)
@@ -185,21 +199,34 @@ class _Client:
                 if not isinstance(event, h11.Data) or body:
                     writer.write(connection.send(event) or b"")
             await writer.drain()
-            await self._read(sending, connection, reader)
+            await self._read(sending, connection, reader, others)
         finally:
+            others.cancel()
             writer.close()
             with suppress(OSError):
                 await writer.wait_closed()
 
+    async def _wait_for_ended(self, recorded: RecordedExchange) -> None:
+        """Wait until the exchanges that had ended before one have ended."""
+        for each in self._exchanges:
+            if _ended_before(each.recorded, recorded):
+                await each.done.wait()
+
     async def _read(
-        self, sending: _Sending, connection: h11.Connection, reader: asyncio.StreamReader
+        self,
+        sending: _Sending,
+        connection: h11.Connection,
+        reader: asyncio.StreamReader,
+        others: asyncio.Future[None],
     ) -> None:
         recorded = _recorded_body(sending.recorded)
         interim = received = 0
         while True:
             event = connection.next_event()
             if event is h11.NEED_DATA:
-                connection.receive_data(await _read_some(reader))
+                data = await _read_some(reader, others)
+                if data is not None:
+                    connection.receive_data(data)
             elif isinstance(event, h11.InformationalResponse) and interim < _MOST_INTERIM:
                 interim += 1
             elif isinstance(event, h11.Response):
@@ -221,7 +248,7 @@ class _Client:
             is_as_long = len(body.messages) >= len(recorded.messages)
             has_events = not body.is_stream or len(body.events) >= len(recorded.events)
             is_open = sending.recorded.ending != "end" and sending.answered.is_set()
-            if is_open and is_as_long and has_events:
+            if is_open and is_as_long and has_events and others.done():
                 return
 
     def _body_of(self, response: h11.Response) -> BodyReader:
@@ -244,6 +271,7 @@ class _Client:
                 self._translation.texts[was.id] = is_now.id
             if was.event == is_now.event == "endpoint" and was.data and is_now.data:
                 self._translation.texts[was.data] = is_now.data
+                self._translation.makes_keys = True
 
     def _target(self, recorded: RecordedExchange) -> str:
         learned = self._translation.texts.get(recorded.target)
@@ -512,14 +540,25 @@ async def _open(url: sansmcp.Url) -> tuple[asyncio.StreamReader, asyncio.StreamW
     return await asyncio.open_connection(sock=connection)
 
 
-async def _read_some(reader: asyncio.StreamReader) -> bytes:
-    """Read bytes of a server; other tasks, and Ctrl-C, have their turn before.
+async def _read_some(reader: asyncio.StreamReader, others: asyncio.Future[None]) -> bytes | None:
+    """Read bytes of a server; None if ``others`` become done first.
 
-    A read of what has come already does not wait, and one that is cancelled while it ends can
-    ignore that in Python 3.11.
+    Until they are done, a stream may be silent for as long as they take. Other tasks, and Ctrl-C,
+    have their turn before: a read of what has come already does not wait, and one that is cancelled
+    while it ends can ignore that in Python 3.11.
     """
+    are_done = others.done()
     await asyncio.sleep(0)
-    return await asyncio.wait_for(reader.read(_READ), _PATIENCE)
+    if are_done:
+        return await asyncio.wait_for(reader.read(_READ), _PATIENCE)
+    reading = asyncio.ensure_future(reader.read(_READ))
+    try:
+        either: list[asyncio.Future[Any]] = [reading, others]
+        await asyncio.wait(either, return_when=asyncio.FIRST_COMPLETED)
+        return reading.result() if reading.done() else None
+    finally:
+        reading.cancel()
+        await asyncio.wait([reading])  # two must not read at once
 
 
 async def _next_request(

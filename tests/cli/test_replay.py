@@ -111,11 +111,30 @@ def test_a_server_that_answers_as_before(url: str, tmp_path: Path, revision: str
     assert any("tools/call" in line for line in lines)
 
 
-def test_over_the_deprecated_transport(http_sse: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "ending",
+    [
+        {"from": "client", "abort": True},
+        {"from": "server", "lost": "reset"},
+        None,
+    ],
+    ids=["left", "lost", "open"],
+)
+def test_over_the_deprecated_transport(
+    http_sse: str, tmp_path: Path, ending: dict[str, Any] | None
+) -> None:
+    """The event stream is the session until it ends, while a call has its response elsewhere."""
     file = tmp_path / "a.jsonl"
-    record(file, "call", http_sse, *SLOW, "--revision", "2024-11-05")
+    *lines, last = record(file, "call", http_sse, *SLOW, "--revision", "2024-11-05")
+    (call,) = (line for line in lines if "tools/call" in line.get("body", ""))
+    assert (last["exchange"], last["abort"]) != (call["exchange"], True)
+    if ending is not None:
+        lines.append({"t": last["t"], "exchange": last["exchange"], **ending})
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     replayed = run_in_process("replay", str(file), "--to", http_sse)
     assert (replayed.status, "different" in replayed.out) == (0, False), replayed.out
+    if ending is not None and "lost" in ending:
+        return  # served, it is lost again, and the call with it
     with played(file) as url:
         assert run_in_process("call", url, *SLOW, "--revision", "2024-11-05").out == (
             "4 steps done\n"
