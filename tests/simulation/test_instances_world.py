@@ -2,9 +2,9 @@
 
 Each run is one call that needs two rounds of answers, towards instances that share a store. They
 are all there, or those that have asked are killed before they are answered; connections break after
-a random number of bytes. While the call waits for answers, strangers try to use what they have
-seen, in all ways of ``tests/stores/strangers.py``: this is what the worlds of the simulator do not
-have.
+a random number of bytes, and often while an answer is under way. While the call waits for answers,
+strangers try to use what they have seen, in all ways of ``tests/stores/strangers.py``: this is what
+the worlds of the simulator do not have.
 """
 
 # The planted bug has to reach into the machines.
@@ -178,7 +178,7 @@ class World:
     def return_questions(self, call: ServerCall) -> Generator[float, Any, Any]:
         """The tool: two questions, then a third; the answers are added up."""
         now = self.pair.clock
-        yield self.chance.choice([0.0, 0.01, 0.3])
+        yield self.chance.choice([0.0, 0.01, 0.3, 1.0])
         call.notify(
             "notifications/message", {"data": "x" * self.chance.randrange(300)}, now=now.now
         )
@@ -241,6 +241,11 @@ class World:
 
         def respond() -> None:
             self.pair.client.respond(request.id, result, now=self.pair.clock.now)
+            if self.chance.random() < 0.5:
+                # An instance may have the answer already. The client sends it again, perhaps before
+                # the handler, which may take a second, has written anything.
+                moment = 3 * self.pair.link.latency * self.chance.random()
+                self.pair.clock.call_later(moment, self.pair.break_connections)
 
         self.pair.clock.call_later(self.chance.choice([0.0, 0.0, 0.1, 1.0]), respond)
 
