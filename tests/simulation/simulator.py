@@ -1579,8 +1579,8 @@ class World:
         customer, cancelled_at = self._owner_of(name), self.cancelled[name]
         if call.is_task:
             return  # ``Tasks`` looks at these
-        asked_by = self.relays[0].upstream if self.relays else customer
-        can_be_cancelled = self.sessions or asked_by.version == "2026-07-28"
+        ways = (customer, *(relaying.upstream for relaying in self.relays))
+        can_be_cancelled = self.sessions or all(each.version == "2026-07-28" for each in ways)
         can_be_cancelled = can_be_cancelled and customer.seat is None  # it may wait for a login
         bound = 30.0 if self.features & {"slow store", "naps"} else 5.0
         known_at = self.began[name] + (5.0 if "slow store" in self.features else 0.0)
