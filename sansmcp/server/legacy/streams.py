@@ -622,11 +622,13 @@ class ResumableStream(LogReader):
         self._appending = None
         self._drop_unstored()
         is_read = self._is_read_up_to(entries[0].seq - 1) and self.state is not LogState.REMOTE
+        has_id = self._id(self._position) is not None
+        # First, since the loss of its reader may end the call, and this log with it.
+        self._advance(LogEvent.FAIL)
         if not is_read:
             self.drop_reader()
-        elif self.reader is not None and self._id(self._position) is not None:
+        elif self.reader is not None and has_id:
             self.reader.send(FORGET_ID)
-        self._advance(LogEvent.FAIL)
         self._deliver_entries(entries)
         self._stored = self._position = entries[-1].seq
         return is_read
