@@ -45,7 +45,7 @@ class Burst:
 
         Otherwise ``owner.send_gathered()`` is called when it is time.
         """
-        if self._waiting and self._left_at > -math.inf:
+        if self._waiting and self._left_at > -math.inf:  # what is held leaves with the first event
             self._waiting += 1
             self._bytes += size
         elif core.now - self._left_at >= _MOMENT:

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from sansmcp import InputRequired, Limits, ServerCall
+from sansmcp import AppendResult, InputRequired, Limits, ServerCall
+from sansmcp.effects import StoreAppend
 from sansmcp.events import CallCancelled, CallReceived
 from sansmcp.reclaim import EXTENSION
 
@@ -424,6 +425,28 @@ def test_a_client_that_resumes_a_call_that_was_cancelled_is_told(version: str) -
     (response,) = resumed.messages
     assert response["error"]["data"] == {"reason": "too_many_cut_calls"}
     assert resumed.ended
+
+
+def test_a_call_without_room_whose_store_has_lost_entries_is_cancelled_once() -> None:
+    """The loss of its reader ends its stream, which is being given up: nothing more is stored."""
+    limits = Limits(max_reclaim_bytes=1000, max_unsent_bytes=200)
+    harness = Keyed(limits=limits)
+    harness.streams_at_once = True
+    talk, call = harness.start()
+    harness.run_action(call.progress, 1)
+    talk.reads = False
+    for number in range(2, 9):
+        harness.run_action(call.progress, number, None, "x" * 100)
+    harness.store_works = False
+    harness.run_action(call.progress, 9)
+    harness.wait(0.1)
+    (append,) = (each for each in harness.waiting if isinstance(each, StoreAppend))
+    harness.waiting.clear()
+    harness.run_action(harness.server.append_completed, append, AppendResult.BEHIND)
+    ((cancelled, reason),) = cancellations(harness)
+    assert cancelled is call
+    assert "max_reclaim_bytes" in reason
+    assert not [each for each in harness.waiting if isinstance(each, StoreAppend)]
 
 
 def test_a_call_whose_client_has_resumed_is_not_counted() -> None:
