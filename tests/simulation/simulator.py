@@ -840,6 +840,8 @@ class World:
     def _draw_errands(self, customer: Customer, principal: str) -> None:
         fates, pick = self.fates, self.fates.pick
         counts: tuple[int, ...] = (3, 4, 5) if "few tasks" in self.features else (1, 1, 2, 3, 4)
+        if "several" in self.causes:  # a client finds out by its calls that there are several
+            counts = (2, 5, 8)
         is_crowd = "crowd" in customer.causes
         if "crowded relay" in self.features:
             counts = (relays.CROWD,) if is_crowd else (1, 1, 2)
