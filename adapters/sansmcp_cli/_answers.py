@@ -176,11 +176,11 @@ def _wrapped(prompt: str) -> str:
     indented.
     """
     width = max(shutil.get_terminal_size().columns, _NARROWEST)
-    return "\n".join(part for line in prompt.split("\n") for part in _parts(line, width))
+    return "\n".join(part for line in prompt.split("\n") for part in broken(line, width))
 
 
-def _parts(line: str, width: int) -> list[str]:
-    """Return the lines that show a line; those after the first are indented.
+def broken(line: str, width: int) -> list[str]:
+    """Return a line, broken between words where it is too long; what follows a break is indented.
 
     One without spaces says little, and may be a URL that a person copies: it stays whole.
     """
@@ -188,13 +188,22 @@ def _parts(line: str, width: int) -> list[str]:
         return [line]
     parts, columns = [""], 0
     for char in line:
-        needed = 2 if unicodedata.east_asian_width(char) in "WF" else 1
-        if columns + needed > width:
-            parts.append("  ")
-            columns = 2
+        needed = _columns(char)
+        while columns + needed > width:
+            head, _, word = parts[-1].rpartition(" ")
+            if head.strip():
+                parts[-1:] = [head, f"  {word}"]
+            else:  # the word alone is as long as the line
+                parts.append("  ")
+            columns = _columns(parts[-1])
         parts[-1] += char
         columns += needed
     return parts
+
+
+def _columns(text: str) -> int:
+    """Return how many columns of a terminal a text takes."""
+    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
 
 
 async def _read_line() -> str:

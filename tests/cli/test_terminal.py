@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 import sys
 from collections.abc import Generator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 from rich.console import Console
 
 from sansmcp import JsonRpcError
+from sansmcp_cli._answers import broken
 from sansmcp_cli._display import markdown_of
 from sansmcp_cli._form import interview
 
@@ -127,10 +129,12 @@ def test_a_server_on_stdio_asks_as_well() -> None:
     """It is named by what it says of itself, and by the command that has started it."""
     server = command("serve", "tests.cli.asking", "--stdio")
     with at_terminal("call", "confirm", "--", *server) as terminal:
-        terminal.expect(f"asking ({server[0]}) asks:\n  Really?\n")
-        terminal.answer("(yes or no) ", "yes")
+        terminal.expect(") asks:\n  Really?\n")
+        terminal.answer(") ", "yes")
         terminal.expect("told")
         assert terminal.end() == 0
+    # The command is a path of any length, so the line may be broken anywhere.
+    assert f"asking({server[0]})asks:" in re.sub(r"\s", "", terminal.shown)
 
 
 def test_ctrl_c_at_a_question(asking: str) -> None:
@@ -199,6 +203,15 @@ def test_no_text_of_a_question_goes_on_in_the_first_column(filling: str, tmp_pat
     shown = [line.removesuffix("yes") for line in lines if "sansmcp" in line]
     assert max(sum(1 + (char > "\u1100") for char in line) for line in shown) <= 80
     assert not any(line.startswith("sansmcp") for line in lines)
+
+
+@pytest.mark.parametrize("width", range(24, 90))
+def test_a_long_question_is_broken_between_words(width: int) -> None:
+    question = f"Send the answer to {'a/path' * 3} of \u4e2d\u4e2d\u4e2d\u4e2d? (yes or no) "
+    lines = broken(question, width)
+    assert " ".join(lines).split() == question.split()
+    assert max(sum(1 + (char > "\u1100") for char in line) for line in lines) <= width
+    assert all(line.startswith("  ") for line in lines[1:])
 
 
 ASKING = """
