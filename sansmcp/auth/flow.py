@@ -35,7 +35,7 @@ from .reach import Reach
 from .refresh import Logout, Refresh
 from .runner import Runner
 from .signatures import Signer
-from .step_ups import MAX_SENDS, Attempt, StepUps
+from .step_ups import MAX_SENDS, MAX_STEP_UPS, Attempt, StepUps
 from .steps import Step
 from .stored_credentials import StoredCredentials
 from .token_requests import TokenRequests
@@ -212,7 +212,7 @@ class Flow:
         lacks_scope = head.status == 403 and error == "insufficient_scope"
         if head.status != 401 and not lacks_scope:
             return None
-        if attempt.sends >= MAX_SENDS:
+        if attempt.sends >= MAX_SENDS + MAX_STEP_UPS * lacks_scope:
             text = f"The server refused the request {attempt.sends} times, each with another token"
             return GiveUp(AuthorizationFailed(text, reason="refused_again", url=url))
         if error == "use_dpop_nonce" and nonce_in(head.headers) and not attempt.has_used_nonce:

@@ -11,9 +11,12 @@ from .scopes import MAX_CHARS, length_of, union
 from .tokens import Tokens
 
 MAX_SENDS = 3
-"""How often one request is sent, with different tokens or proofs."""
+"""How often one request is sent, with different tokens or proofs, before a 401 is final.
 
-_MAX_STEP_UPS = 2
+After that many a token that is accepted and lacks scopes is still stepped up, MAX_STEP_UPS times.
+"""
+
+MAX_STEP_UPS = 2
 """Further authorizations for one operation because its token lacked scopes."""
 
 _MAX_OPERATIONS = 1000
@@ -62,7 +65,7 @@ class StepUps:
         self._counts[operation] = count
         if len(self._counts) > _MAX_OPERATIONS:
             del self._counts[next(iter(self._counts))]
-        if count <= _MAX_STEP_UPS:
+        if count <= MAX_STEP_UPS:
             return None
         text = f"The server required further scopes for {operation} {count} times"
         return self._lacking(text, wanted)

@@ -16,6 +16,7 @@ from sansmcp.auth.options import (
     JwtAssertion,
 )
 from sansmcp.auth.steps import Obtained
+from sansmcp.http import ResponseHead
 from sansmcp.states import AuthorizationState
 
 from .bench import ASM, ENDPOINT, OPENID, PRM, RESOURCE, ROOT_PRM, SERVER, Bench, World
@@ -429,6 +430,32 @@ def test_a_request_is_sent_three_times_at_most() -> None:
     assert isinstance(verdict, GiveUp)
     assert verdict.error.reason == "refused_again"
     assert len(bench.world.opened) == 2
+
+
+def test_tokens_that_were_refused_do_not_count_as_step_ups() -> None:
+    """Another process of this user has stored a token that the server does not take either."""
+    bench = Bench().start()
+    attempt = bench.sent()
+    assert bench.refused(attempt=attempt) == SendAgain()
+    for sends, scope in ((3, "a"), (4, "b")):
+        attempt.sends, attempt.generation = sends, bench.flow.generation
+        assert bench.refused(403, STEP_UP.format(scope), attempt=attempt) == SendAgain()
+    attempt.sends, attempt.generation = 5, bench.flow.generation
+    verdict = bench.refused(403, STEP_UP.format("c"), attempt=attempt)
+    assert isinstance(verdict, GiveUp)
+
+
+def test_step_ups_end_while_others_of_the_operation_succeed() -> None:
+    bench = Bench().start()
+    attempt = bench.sent()
+    assert bench.refused(attempt=attempt) == SendAgain()
+    for sends in range(2, 10):
+        bench.flow.responded(bench.sent(), ENDPOINT, ResponseHead(status=200))
+        attempt.sends, attempt.generation = sends, bench.flow.generation
+        verdict = bench.refused(403, STEP_UP.format(f"scope{sends}"), attempt=attempt)
+        if isinstance(verdict, GiveUp):
+            break
+    assert attempt.sends == 5
 
 
 # Without a person
