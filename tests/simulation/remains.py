@@ -156,17 +156,19 @@ def waits(server: Server, key: StreamKey) -> bool:
     watches = server._logs._watches.get(key, {})  # noqa: SLF001
     if ReaderState.LISTENING in watches.values():
         return False  # it is the record of a session, which is not read while the session is idle
-    if any(is_behind(reader) for reader in watches):
+    if any(reader in watches for reader in _behind(server)):
         return False
     stream = None if legacy is None else legacy.streams._streams.get(key)  # noqa: SLF001
     return stream is None or stream.is_waiting
 
 
-def is_behind(reader: LogReader) -> bool:
-    """Whether a client that listens to a task is too slow for another notification."""
-    if not isinstance(reader, TaskWatch):
-        return False
-    return reader._subscription.stream.is_above_high_water  # noqa: SLF001
+def _behind(server: Server) -> Iterator[LogReader]:
+    """Those that read tasks for clients that are too slow for another notification."""
+    for subscription in server._modern.subscriptions._open.values():  # noqa: SLF001
+        if subscription.stream.is_above_high_water:
+            for watch in subscription.watches:
+                if isinstance(watch, TaskWatch):
+                    yield watch._procedure  # noqa: SLF001
 
 
 def writes(server: Server, key: StreamKey) -> bool:
