@@ -26,7 +26,7 @@ from .reach import Reach
 from .scopes import MAX_CHARS, choose_scopes, length_of, union, with_offline_access
 from .steps import Steps
 from .stored_credentials import StoredCredentials
-from .token_requests import TokenEndpoint, TokenRequests
+from .token_requests import TokenEndpoint, TokenRequests, read_requested
 from .tokens import ID_JAG, JWT_BEARER, TOKEN_EXCHANGE, Tokens, read_id_jag
 
 
@@ -213,7 +213,7 @@ class Grants:
         )
         if resource is not None:
             form = {**form, "resource": resource}
-        response = yield from self._requests.request(endpoint, form)
+        response = read_requested(endpoint, (yield from self._requests.send(endpoint, form)))
         return Tokens(
             issuer=server.issuer,
             client_id=None if client is None else client.client_id,

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 import attrs
@@ -108,8 +107,7 @@ class Runner:
             result = self._wait.receive(part)
             if isinstance(result, AuthorizationFailed):
                 self._steps.append(AbortFetch())
-                self._throw(result, now)
-            elif result is not None:
+            if result is not None:
                 self._resume(result, now)
 
     def completed(self, effect: AuthEffect, result: Any, now: float) -> None:
@@ -123,27 +121,27 @@ class Runner:
         """Record that an effect could not be performed."""
         if effect is self._wait:
             text = f"Authorization failed: {_FAILURES[type(effect)]}: {reason}"
-            self._throw(AuthorizationFailed(text, reason="effect_failed"), now)
+            self._resume(AuthorizationFailed(text, reason="effect_failed"), now)
 
     def redirected(self, redirect: str, now: float) -> bool:
         """Receive the URL to which a browser was sent. Return False if it is not of this login."""
         if not isinstance(self._wait, PendingCode):
             return False
+        result: str | AuthorizationFailed | None
         try:
-            code = code_in(self._wait, redirect)
+            result = code_in(self._wait, redirect)
         except AuthorizationFailed as error:
-            self._throw(error, now)
-            return True
-        if code is None:
+            result = error
+        if result is None:
             return False
-        self._resume(code, now)
+        self._resume(result, now)
         return True
 
     def login_failed(self, reason: str, now: float) -> None:
         """Record that the person does not log in."""
         if isinstance(self._wait, PendingCode):
             text = f"Authorization failed at the login: {reason}"
-            self._throw(AuthorizationFailed(text, reason="login_failed"), now)
+            self._resume(AuthorizationFailed(text, reason="login_failed"), now)
 
     def due(self, now: float) -> None:
         """Handle the deadline."""
@@ -153,7 +151,7 @@ class Runner:
                 seconds = LOGOUT_TIMEOUT - _DELETION_TIMEOUT if is_last else REQUEST_TIMEOUT
                 limit = f"within {seconds:g} s" + " of the logout" * is_last
                 self._steps.append(AbortFetch())
-                self._throw(collector.timed_out(limit), now)
+                self._resume(collector.timed_out(limit), now)
             case PendingCode():
                 limit = f"{self._login_timeout:g} s (login_timeout)"
                 self.login_failed(f"it was not completed within {limit}", now)
@@ -167,25 +165,13 @@ class Runner:
         self.state = advance(AUTHORIZATION, self.state, event)
 
     def _resume(self, result: Any, now: float) -> None:
+        """Send a result to the generator, or raise a failure there; run it until it waits again."""
         running = self._running
         assert running is not None
-        self._go_on(running, lambda: running.send(result), now)
-
-    def _throw(self, error: AuthorizationFailed, now: float) -> None:
-        running = self._running
-        assert running is not None
-        self._go_on(running, lambda: running.throw(error), now)
-
-    def _go_on(
-        self,
-        running: Steps[None],
-        resume: Callable[[], Wait | AuthorizationEvent],
-        now: float,
-    ) -> None:
-        """Resume a generator, and run it as far as it waits for something."""
         self.deadline, self._wait = math.inf, None
+        is_failure = isinstance(result, AuthorizationFailed)
         try:
-            wait = resume()
+            wait = running.throw(result) if is_failure else running.send(result)
             while isinstance(wait, AuthorizationEvent | UnlockCredentials):
                 if isinstance(wait, AuthorizationEvent):
                     self._advance(wait)

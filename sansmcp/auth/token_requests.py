@@ -46,10 +46,6 @@ class TokenRequests:
     _reach: Reach
     _signer: Signer
 
-    def request(self, endpoint: TokenEndpoint, form: dict[str, str]) -> Steps[TokenResponse]:
-        """Request a token."""
-        return read_requested(endpoint, (yield from self.send(endpoint, form)))
-
     def send(
         self, endpoint: TokenEndpoint, form: dict[str, str], step: str = "the token request"
     ) -> Steps[AuthResponse]:
