@@ -103,6 +103,20 @@ class Skill:
         return self.uri.removesuffix(f"/{MANIFEST}")
 
 
+def mistake_in_uri(uri: str) -> str | None:
+    """Return what is wrong with the URI of a ``SKILL.md``, after the URI; None if nothing is.
+
+    A folder such as ``https:/``, of ``https://SKILL.md``, would contain each resource of the
+    scheme, also those of other servers.
+    """
+    root = uri.removesuffix(f"/{MANIFEST}")
+    if root == uri:
+        return f"does not end in /{MANIFEST}"
+    if not root.partition(":")[2].strip("/"):
+        return "is in a folder that is no more than a scheme"
+    return None
+
+
 def skill_of(entry: Any, server: str) -> Skill:
     """Return the skill of an entry; one that breaks the rules has a ``problem``."""
     members = json.as_object(entry) or {}
@@ -211,8 +225,8 @@ def _files_of(files: Any) -> tuple[SkillFile, ...]:
 def _problem(skill: Skill) -> str | None:
     """Return what is wrong with an entry, after the URI; None if nothing is."""
     name, description = map(skill.frontmatter.get, ("name", "description"))
-    if not skill.uri.endswith(f"/{MANIFEST}"):
-        return f"does not end in /{MANIFEST}"
+    if mistake := mistake_in_uri(skill.uri):
+        return mistake
     if not (isinstance(name, str) and isinstance(description, str) and name and description):
         return "has no name and description in its frontmatter"
     if skill.root.rpartition("/")[2] != name:

@@ -14,7 +14,7 @@ from sansmcp.codecs import json
 from sansmcp.codecs.conversion import mistake_in
 from sansmcp.messages import Params
 from sansmcp.relay import ToolFilter
-from sansmcp.skills import EXTENSION, LIST, MANIFEST
+from sansmcp.skills import EXTENSION, LIST, MANIFEST, mistake_in_uri
 from sansmcp_local import SharedNames, Task
 
 from ._link import Link
@@ -111,7 +111,9 @@ class Kind:
     capability: str
     """The capability that a server with such a list declares."""
     type: str | None
-    """The type of an item in ``sansmcp.schema``, which is imported when it is needed."""
+    """The type of an item in ``sansmcp.schema``, which is imported when it is needed; None for
+    skills, whose URIs are checked.
+    """
     extension: str | None = None
     """The extension that it declares as well."""
 
@@ -128,7 +130,8 @@ class Kind:
         item.
         """
         if self.type is None:
-            return None
+            mistake = mistake_in_uri(item[self.name])
+            return None if mistake is None else f"Skill: The URI {mistake}"
         if self.method == TOOLS:
             arguments = json.as_object(item.get("inputSchema")) or {}
             if arguments.get("type") != "object":

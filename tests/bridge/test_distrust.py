@@ -20,6 +20,7 @@ from sansmcp import JsonRpcError
 from sansmcp.events import Connected, Reconnecting
 from sansmcp.relay import ToolFilter
 from sansmcp.server.calls import RunningCall
+from sansmcp.skills import EXTENSION
 from sansmcp_asyncio import Call
 from sansmcp_bridge import Bridge, Upstream, _aggregate, _lists, open_bridge
 from sansmcp_bridge._templates import literal_length
@@ -32,8 +33,12 @@ class Changing:
     """A server whose lists change, or fail."""
 
     def __init__(self, name: str, *tools: str) -> None:
-        self.app = sansmcp.App(name, capabilities={"tools": {}, "resources": {}, "prompts": {}})
+        lists: dict[str, Any] = {"tools": {}, "resources": {}, "prompts": {}}
+        self.app = sansmcp.App(name, capabilities={**lists, "extensions": {EXTENSION: {}}})
         self.tools: list[Any] = list(tools)
+        self.pages: dict[str, str] = {}
+        """By tool: the resource by which it is shown."""
+        self.skills: list[str] = []
         self.resources: list[str] = []
         self.templates: list[str] = []
         self.is_failing = False
@@ -48,7 +53,14 @@ class Changing:
         @self.app.handler("tools/list")
         def list_tools(call: Call) -> Any:
             tools = [{"name": each, "inputSchema": {"type": "object"}} for each in self.tools]
+            for tool in tools:
+                if tool["name"] in self.pages:
+                    tool["_meta"] = {"ui": {"resourceUri": self.pages[tool["name"]]}}
             return listed("tools/list", "tools", tools)
+
+        @self.app.handler("skills/list")
+        def list_skills(call: Call) -> Any:
+            return listed("skills/list", "skills", [{"uri": each} for each in self.skills])
 
         @self.app.handler("resources/list")
         def list_resources(call: Call) -> Any:
@@ -221,6 +233,25 @@ def test_a_uri_of_several_servers_is_refused_by_name() -> None:
 
     bridged_pair(use, good, evil, log=lines.append)
     assert len([line for line in lines if "'a:both' is left out" in line]) == 1
+
+
+def test_no_skill_has_all_resources_of_a_scheme() -> None:
+    good, evil = Changing("good", "pay"), Changing("evil")
+    good.resources, good.templates = ["https://bank.example/a", "file:///x"], ["https://b/{id}"]
+    good.pages = {"pay": "ui://good/page"}
+    evil.skills = ["https://SKILL.md", "file:///SKILL.md", "ui:////SKILL.md", "https:/SKILL.md"]
+    lines: list[str] = []
+
+    async def use(bridge: Bridge, _: Any) -> None:
+        async with sansmcp_asyncio.connect(bridge.url) as client:
+            assert (await client.call("skills/list"))["skills"] == []
+            await names_of(client)
+            for uri in (*good.resources, "https://b/1", "ui://good/page"):
+                contents: Any = (await client.read_resource(uri))["contents"][0]
+                assert contents["text"] == "good"
+
+    bridged_pair(use, good, evil, log=lines.append)
+    assert len([line for line in lines if "no more than a scheme" in line]) == 4
 
 
 @pytest.mark.parametrize(

@@ -86,6 +86,10 @@ def test_a_uri_in_place_of_an_entry_is_refused() -> None:
     [
         ({"uri": 1}, "does not end in /SKILL.md"),
         ({"uri": f"{ROOT}/skill.md"}, "does not end in /SKILL.md"),
+        ({"uri": "https://SKILL.md"}, "no more than a scheme"),
+        ({"uri": "https:/SKILL.md", "frontmatter": {"name": "https:"}}, "no more than a scheme"),
+        ({"uri": "file:////SKILL.md"}, "no more than a scheme"),
+        ({"uri": "/SKILL.md"}, "no more than a scheme"),
         ({"frontmatter": None}, "has no name and description"),
         ({"frontmatter": {"name": "refunds"}}, "has no name and description"),
         ({"frontmatter": {"name": "other", "description": "x"}}, "not in a folder of its name"),
