@@ -34,6 +34,7 @@ _TRANSLATED = (
 """The addresses of translators whose last bytes are an IPv4 address."""
 _SHARED = IPv4Network("100.64.0.0/10")
 _PROTOCOLS = IPv4Network("192.0.0.0/24")
+_LOCAL = ("local", "internal")
 _BYTES_OF_NUMBERS = {1: 4, 2: 3, 3: 2, 4: 1}
 """The bytes of the last number of an IPv4 address, by the count of its numbers."""
 
@@ -104,6 +105,16 @@ class AddressPolicy:
             return False
         return found >= self.nearest or host.lower() in self.allowed_hosts
 
+    def allows_browser(self, host: str) -> bool:
+        """Return False if a browser that opens ``host`` would go to an address not allowed.
+
+        Browsers resolve names themselves, so a name counts by the networks it is reserved for.
+        """
+        address = literal_address(host)
+        if address is not None:
+            return self.allows(host, address)
+        return class_of_name(host) >= self.nearest or host.lower() in self.allowed_hosts
+
     def allows_literal(self, host: str) -> bool:
         """Return False for a host that is an address which is not allowed, in any notation.
 
@@ -111,6 +122,20 @@ class AddressPolicy:
         """
         address = literal_address(host)
         return address is None or self.allows(host, address)
+
+
+def class_of_name(host: str) -> AddressClass:
+    """Return the class of the addresses that a name is reserved for; PUBLIC if for none.
+
+    Browsers take each name below ``localhost`` for this machine, without asking a resolver. Names
+    without a period, and those below ``local``, ``internal`` and ``home.arpa``, are of a local
+    network. Source: RFC 6761, 6.3; RFC 6762, 3; RFC 8375; ICANN Board, 2024-07-29, .INTERNAL.
+    """
+    labels = host.lower().rstrip(".").split(".")
+    if labels[-1] == "localhost":
+        return AddressClass.LOOPBACK
+    is_local = len(labels) == 1 or labels[-1] in _LOCAL or labels[-2:] == ["home", "arpa"]
+    return AddressClass.PRIVATE if is_local else AddressClass.PUBLIC
 
 
 def literal_address(host: str) -> str | None:

@@ -62,7 +62,8 @@ def _ask_for_url(
     url = params.get("url")
     host = _host_of(url) if isinstance(url, str) else None
     if host is None:
-        raise sansmcp.JsonRpcError(-32602, "url must be an http or https URL")
+        text = "url must be an http or https URL, with a host in ASCII without escapes"
+        raise sansmcp.JsonRpcError(-32602, text)
     shown = f"{head}\nIt wants you to open this page of {escape_controls(host)}:\n"
     is_allowed = yield from _yes_or_no(f"{shown}{escape_controls(str(url))}\nOpen it?")
     if not is_allowed:
@@ -74,14 +75,16 @@ def _ask_for_url(
 def _host_of(url: str) -> str | None:
     """Return the host of a web page; None if the URL is of no web page.
 
-    Browsers take a backslash for a slash, and so would go to another host than the one shown here.
+    Browsers would go to another host than the one shown here: they take a backslash for a slash,
+    undo escapes, and map letters and digits that look alike.
     """
     try:
         parts = urlsplit(url)
     except ValueError:
         return None
-    is_web = parts.scheme in ("http", "https") and "\\" not in parts.netloc
-    return parts.hostname if is_web else None
+    host = parts.netloc
+    is_plain = host.isascii() and "\\" not in host and "%" not in host
+    return parts.hostname if is_plain and parts.scheme in ("http", "https") else None
 
 
 def _ask_for_form(

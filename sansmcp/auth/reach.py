@@ -10,7 +10,13 @@ from urllib.parse import urlsplit
 
 import attrs
 
-from ..addresses import AddressClass, AddressPolicy, classify_address, literal_address
+from ..addresses import (
+    AddressClass,
+    AddressPolicy,
+    class_of_name,
+    classify_address,
+    literal_address,
+)
 from ..errors import AuthorizationFailed
 from .http import AuthRequest, AuthResponse, cut
 from .metadata import AuthorizationServer
@@ -55,7 +61,8 @@ class Reach:
         Behind a proxy, and with most HTTP libraries, the address is not known: ``peer`` is empty.
         A name may then lead anywhere.
         """
-        literal = "127.0.0.1" if is_loopback(url) else literal_address(host_of(url))
+        host = host_of(url)
+        literal = "127.0.0.1" if is_loopback(url) else literal_address(host)
         nearest = classify_address(peer or literal or "")
         self.nearest = AddressClass.PUBLIC if nearest is None else nearest
         if not self._is_plain:
@@ -66,7 +73,7 @@ class Reach:
         if nearest is not None or self._is_allowed:
             return None
         text += (
-            f". Or list {host_of(url)} in allowed_hosts if you trust the network between; the "
+            f". Or list {host} in allowed_hosts if you trust the network between; the "
             "client does not know the address of the host, for example behind a proxy"
         )
         return AuthorizationFailed(text, reason="unknown_address", url=url)
@@ -78,8 +85,10 @@ class Reach:
         """
         url = server.authorization_endpoint or ""
         host = host_of(url)
-        address = "127.0.0.1" if is_loopback(url) else literal_address(host)
-        if address is not None and not self._policy.allows(host, address):
+        nearest, home = self.nearest, host_of(self.endpoint)
+        if literal_address(home) is None:
+            nearest = min(nearest, class_of_name(home))
+        if not AddressPolicy(nearest, self._allowed_hosts).allows_browser(host):
             text = (
                 f"Authorization failed: {cut(server.issuer)} has people log in at {host}, which is "
                 "in a more private network than the MCP server (allowed_hosts)"

@@ -62,10 +62,11 @@ def is_safe(url: str) -> bool:
     """Return whether a URL of a peer may be requested, or opened in a browser.
 
     It must be https, or http to this machine, have no user name and no fragment, and consist of
-    visible ASCII characters.
+    visible ASCII characters, none of which is escaped in the host: browsers go to what it stands
+    for, which is another host than the one that is checked and shown.
     """
     parts = _split(url)
-    if parts is None or "@" in parts.netloc or "#" in url:
+    if parts is None or "@" in parts.netloc or "%" in parts.netloc or "#" in url:
         return False
     return parts.scheme == "https" or (parts.scheme == "http" and _is_loopback(parts))
 

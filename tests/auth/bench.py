@@ -25,19 +25,19 @@ from sansmcp.errors import AuthorizationFailed
 from sansmcp.events import AuthorizationNeeded
 from sansmcp.http import BodyData, BodyEnd, ConnectionLost, ResponseHead
 
-ENDPOINT = "https://h/mcp"
-PRM = "https://h/.well-known/oauth-protected-resource/mcp"
-ROOT_PRM = "https://h/.well-known/oauth-protected-resource"
-ASM = "https://as/.well-known/oauth-authorization-server"
-OPENID = "https://as/.well-known/openid-configuration"
+ENDPOINT = "https://h.example/mcp"
+PRM = "https://h.example/.well-known/oauth-protected-resource/mcp"
+ROOT_PRM = "https://h.example/.well-known/oauth-protected-resource"
+ASM = "https://as.example/.well-known/oauth-authorization-server"
+OPENID = "https://as.example/.well-known/openid-configuration"
 PUBLIC = "93.184.215.14"
 
-RESOURCE: dict[str, Any] = {"resource": ENDPOINT, "authorization_servers": ["https://as"]}
+RESOURCE: dict[str, Any] = {"resource": ENDPOINT, "authorization_servers": ["https://as.example"]}
 SERVER: dict[str, Any] = {
-    "issuer": "https://as",
-    "authorization_endpoint": "https://as/authorize",
-    "token_endpoint": "https://as/token",
-    "registration_endpoint": "https://as/register",
+    "issuer": "https://as.example",
+    "authorization_endpoint": "https://as.example/authorize",
+    "token_endpoint": "https://as.example/token",
+    "registration_endpoint": "https://as.example/register",
     "response_types_supported": ["code"],
     "code_challenge_methods_supported": ["S256"],
     "token_endpoint_auth_methods_supported": ["none"],

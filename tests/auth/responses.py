@@ -8,7 +8,7 @@ from typing import Any
 from sansmcp.auth.http import AuthRequest, AuthResponse
 from sansmcp.codecs.headers import Headers
 
-REQUEST = AuthRequest(step="a step", url="https://as/x?secret")
+REQUEST = AuthRequest(step="a step", url="https://as.example/x?secret")
 
 
 def response(document: Any, status: int = 200, headers: Headers = ()) -> AuthResponse:

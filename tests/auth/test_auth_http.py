@@ -70,7 +70,7 @@ def test_the_text_of_a_refusal_is_that_of_the_server_and_safe_to_show() -> None:
 
 def test_no_secret_is_in_a_repr() -> None:
     request = AuthRequest(
-        step="s", url="https://h/x?secret", headers=((b"a", b"secret"),), body=b"secret"
+        step="s", url="https://h.example/x?secret", headers=((b"a", b"secret"),), body=b"secret"
     )
     answer = AuthResponse(request, 200, ((b"a", b"secret"),), b"secret")
     assert "secret" not in repr((request, answer))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from sansmcp.auth.callbacks import MAX_HEAD_BYTES, MAX_LINE_BYTES, answer_browser, is_answer
 
 URI = "http://127.0.0.1:9/callback"
-LOGIN = "https://as/authorize?state=abc&x=y"
+LOGIN = "https://as.example/authorize?state=abc&x=y"
 
 
 def head(
@@ -69,5 +69,5 @@ def test_a_redirect_uri_without_path() -> None:
 
 
 def test_a_login_without_state_has_no_answer() -> None:
-    assert not is_answer("https://as/authorize", "http://h/?state=")
-    assert not is_answer("https://as/authorize?state=", "http://h/?state=")
+    assert not is_answer("https://as.example/authorize", "http://h/?state=")
+    assert not is_answer("https://as.example/authorize?state=", "http://h/?state=")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sansmcp.auth.challenges import Challenge, find_challenge, parse_challenges
 
-URL = "https://h/.well-known/oauth-protected-resource/mcp"
+URL = "https://h.example/.well-known/oauth-protected-resource/mcp"
 
 Forms = dict[str, tuple[list[str], list[tuple[str, dict[str, str]]]]]
 
@@ -57,7 +57,7 @@ FORMS: Forms = {
         [("bearer", {"scope": "a", "error": "b"})],
     ),
     "unclosed quotes": (
-        ['Bearer error=b, scope="a, resource_metadata=https://evil'],
+        ['Bearer error=b, scope="a, resource_metadata=https://evil.example'],
         [("bearer", {"error": "b"})],
     ),
     "not ASCII": (['Bearer realm="\xe9"'], [("bearer", {"realm": "\xe9"})]),

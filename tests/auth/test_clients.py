@@ -25,12 +25,12 @@ def registration(**given: Any) -> AuthRequest:
         "supported": ("none",),
         "scopes": (),
     }
-    return registration_request("https://as/register", **{**settings, **given})
+    return registration_request("https://as.example/register", **{**settings, **given})
 
 
 def test_a_registration() -> None:
     request = registration()
-    assert (request.method, request.url) == (b"POST", "https://as/register")
+    assert (request.method, request.url) == (b"POST", "https://as.example/register")
     assert json.loads(request.body) == {
         "client_name": "n",
         "redirect_uris": ["http://127.0.0.1:1/cb"],
@@ -78,11 +78,11 @@ def test_a_registered_client() -> None:
         "token_endpoint_auth_method": "client_secret_post",
         "client_secret_expires_at": 50,
     }
-    client = read_registration(response(document, 201), "https://as", ("u",))
+    client = read_registration(response(document, 201), "https://as.example", ("u",))
     assert client == OAuthClient(
         client_id="c",
         client_secret="s",
-        issuer="https://as",
+        issuer="https://as.example",
         auth_method="client_secret_post",
         redirect_uris=("u",),
         secret_expires_at=50,
@@ -90,7 +90,7 @@ def test_a_registered_client() -> None:
     assert [client.is_expired(when) for when in (49, 50)] == [False, True]
     assert not SECRET.is_expired(1e12)
     bare = read_registration(
-        response({"client_id": "c", "token_endpoint_auth_method": "new"}), "https://as", ()
+        response({"client_id": "c", "token_endpoint_auth_method": "new"}), "https://as.example", ()
     )
     assert bare.auth_method is None
 
@@ -108,7 +108,7 @@ def test_a_registered_client() -> None:
 )
 def test_failed_registrations(status: int, document: Any, reason: str) -> None:
     with pytest.raises(AuthorizationFailed) as caught:
-        read_registration(response(document, status), "https://as", ())
+        read_registration(response(document, status), "https://as.example", ())
     assert caught.value.reason == reason
 
 
@@ -140,17 +140,17 @@ def test_clients_are_stored() -> None:
     client = OAuthClient(
         client_id="c",
         client_secret="s",
-        issuer="https://as",
+        issuer="https://as.example",
         auth_method="none",
         redirect_uris=("u",),
         secret_expires_at=5,
     )
-    assert OAuthClient.from_json("https://as", client.to_json()) == client
+    assert OAuthClient.from_json("https://as.example", client.to_json()) == client
 
 
 @pytest.mark.parametrize("value", [None, [], {}, {"client_id": 7}])
 def test_a_malformed_stored_client_is_ignored(value: Any) -> None:
-    assert OAuthClient.from_json("https://as", value) is None
+    assert OAuthClient.from_json("https://as.example", value) is None
 
 
 def test_an_unknown_method_is_refused() -> None:

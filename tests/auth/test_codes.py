@@ -21,15 +21,15 @@ from sansmcp.auth.metadata import AuthorizationServer
 from sansmcp.errors import AuthorizationFailed
 
 SERVER = AuthorizationServer(
-    issuer="https://as",
-    token_endpoint="https://as/token",
-    authorization_endpoint="https://as/authorize",
+    issuer="https://as.example",
+    token_endpoint="https://as.example/token",
+    authorization_endpoint="https://as.example/authorize",
 )
 
 
 def begin(
     server: AuthorizationServer = SERVER,
-    resource: str | None = "https://h",
+    resource: str | None = "https://h.example",
     scopes: tuple[str, ...] = ("a", "b"),
     extra: dict[str, str] | None = None,
 ) -> PendingCode:
@@ -56,7 +56,7 @@ def test_the_challenge_of_rfc_7636() -> None:
 @pytest.mark.requirement("AUTH-C-020", "AUTH-C-022")
 def test_the_url() -> None:
     pending = begin()
-    assert pending.url.startswith("https://as/authorize?")
+    assert pending.url.startswith("https://as.example/authorize?")
     assert parameters(pending) == {
         "response_type": "code",
         "client_id": "c d",
@@ -64,7 +64,7 @@ def test_the_url() -> None:
         "code_challenge": challenge_of(pending.verifier),
         "code_challenge_method": "S256",
         "state": pending.state,
-        "resource": "https://h",
+        "resource": "https://h.example",
         "scope": "a b",
     }
     assert len(pending.verifier) == len(pending.state) == 43
@@ -76,13 +76,15 @@ def test_without_resource_and_scope() -> None:
 
 
 def test_the_query_of_the_endpoint_is_kept_and_further_parameters_replace_nothing() -> None:
-    server = attrs.evolve(SERVER, authorization_endpoint="https://as/authorize?tenant=1")
+    server = attrs.evolve(SERVER, authorization_endpoint="https://as.example/authorize?tenant=1")
     found = parameters(begin(server, extra={"prompt": "consent", "state": "mine"}))
     assert (found["tenant"], found["prompt"]) == ("1", "consent")
     assert found["state"] != "mine"
 
 
-@pytest.mark.parametrize("url", ["javascript:alert(1)", "http://as/authorize", "https://as/ x", ""])
+@pytest.mark.parametrize(
+    "url", ["javascript:alert(1)", "http://as/authorize", "https://as.example/ x", ""]
+)
 def test_a_url_that_must_not_be_opened(url: str) -> None:
     with pytest.raises(AuthorizationFailed) as caught:
         begin(attrs.evolve(SERVER, authorization_endpoint=url))
@@ -118,13 +120,13 @@ def test_a_redirect_of_somebody_else_is_ignored(query: str) -> None:
 @pytest.mark.parametrize(
     ("announced", "iss", "reason"),
     [
-        (True, "https://as", None),
+        (True, "https://as.example", None),
         (True, None, "issuer_missing"),
-        (False, "https://as", None),
+        (False, "https://as.example", None),
         (False, None, None),
-        (True, "https://evil", "issuer_mismatch"),
-        (False, "https://evil", "issuer_mismatch"),
-        (False, "https://as/", "issuer_mismatch"),
+        (True, "https://evil.example", "issuer_mismatch"),
+        (False, "https://evil.example", "issuer_mismatch"),
+        (False, "https://as.example/", "issuer_mismatch"),
         (False, "https://AS", "issuer_mismatch"),
         (False, "", "issuer_mismatch"),
     ],
@@ -148,7 +150,7 @@ def test_the_issuer_of_the_redirect(
 @pytest.mark.parametrize("name", ["code", "state", "iss", "error"])
 def test_a_repeated_parameter_is_refused(name: str) -> None:
     pending = begin()
-    values = {"code": "x", "iss": "https://as", "error": "e", "state": pending.state}
+    values = {"code": "x", "iss": "https://as.example", "error": "e", "state": pending.state}
     query = urlencode({**values, name: values[name]}) + "&" + urlencode({name: values[name]})
     with pytest.raises(AuthorizationFailed) as caught:
         code_in(pending, query)
@@ -178,4 +180,4 @@ def test_nothing_that_a_browser_sends_is_taken_for_the_answer(text: str) -> None
 def test_the_scopes_of_a_url_are_those_that_were_asked_for() -> None:
     pending = begin(scopes=("a", "b", "offline_access"))
     assert scopes_of(pending.url) == ("a", "b")
-    assert scopes_of("https://as/authorize") == ()
+    assert scopes_of("https://as.example/authorize") == ()

@@ -32,13 +32,13 @@ from .bench import (
     World,
 )
 
-OLD = "https://h/.well-known/oauth-authorization-server"
+OLD = "https://h.example/.well-known/oauth-authorization-server"
 OWN: dict[str, Any] = {
     **SERVER,
-    "issuer": "https://h",
-    "authorization_endpoint": "https://h/login",
-    "token_endpoint": "https://h/token",
-    "registration_endpoint": "https://h/register",
+    "issuer": "https://h.example",
+    "authorization_endpoint": "https://h.example/login",
+    "token_endpoint": "https://h.example/token",
+    "registration_endpoint": "https://h.example/register",
 }
 METHODS = ["client_secret_basic", "client_secret_post", "private_key_jwt", "none"]
 
@@ -58,60 +58,69 @@ def sent_to(bench: Bench, host: str) -> list[Asked]:
 
 def test_the_issuer_is_the_origin_of_the_server() -> None:
     bench = fallback(World(documents={OLD: OWN}))
-    assert bench.urls == [PRM, ROOT_PRM, OLD, "https://h/register", "https://h/token"]
+    assert bench.urls == [
+        PRM,
+        ROOT_PRM,
+        OLD,
+        "https://h.example/register",
+        "https://h.example/token",
+    ]
     assert bench.header == "Bearer token-1"
     assert bench.flow.tokens is not None
-    assert bench.flow.tokens.issuer == "https://h"
+    assert bench.flow.tokens.issuer == "https://h.example"
 
 
 @pytest.mark.parametrize("place", [ASM, OPENID])
 def test_another_issuer_speaks_for_itself(place: str) -> None:
     """Of a document that names another issuer nothing is used but that name."""
-    named = {**OWN, "issuer": "https://as"}
+    named = {**OWN, "issuer": "https://as.example"}
     bench = fallback(World(documents={OLD: named, place: SERVER}))
     assert bench.header == "Bearer token-1"
-    assert bench.urls[-2:] == ["https://as/register", "https://as/token"]
-    assert bench.world.opened[0].startswith("https://as/authorize?")
-    assert sent_to(bench, "h") == []
+    assert bench.urls[-2:] == ["https://as.example/register", "https://as.example/token"]
+    assert bench.world.opened[0].startswith("https://as.example/authorize?")
+    assert sent_to(bench, "h.example") == []
 
 
 @pytest.mark.parametrize(
     ("metadata", "reason"),
-    [({}, "no_metadata"), ({ASM: {**SERVER, "issuer": "https://other"}}, "issuer_mismatch")],
+    [
+        ({}, "no_metadata"),
+        ({ASM: {**SERVER, "issuer": "https://other.example"}}, "issuer_mismatch"),
+    ],
 )
 def test_another_issuer_that_does_not_confirm_it(metadata: dict[str, Any], reason: str) -> None:
-    bench = fallback(World(documents={OLD: {**OWN, "issuer": "https://as"}, **metadata}))
+    bench = fallback(World(documents={OLD: {**OWN, "issuer": "https://as.example"}, **metadata}))
     assert bench.error.reason == reason
     assert bench.world.opened == []
-    assert sent_to(bench, "h") == []
+    assert sent_to(bench, "h.example") == []
 
 
 def test_mix_up_by_a_document_that_names_an_honest_issuer() -> None:
     """The honest server logs the person in; its code must not reach the MCP server."""
-    mixed = {**SERVER, "token_endpoint": "https://h/token"}
+    mixed = {**SERVER, "token_endpoint": "https://h.example/token"}
     bench = fallback(World(documents={OLD: mixed, ASM: SERVER}))
-    assert sent_to(bench, "h") == []
+    assert sent_to(bench, "h.example") == []
     assert [form["code"] for form in bench.forms()] == ["code-1"]
-    assert bench.urls[-1] == "https://as/token"
+    assert bench.urls[-1] == "https://as.example/token"
 
 
 @pytest.mark.parametrize("name", ["authorization_endpoint", "token_endpoint"])
 def test_mix_up_by_endpoints_of_several_origins(name: str) -> None:
-    bench = fallback(World(documents={OLD: {**OWN, name: "https://as/x"}}))
+    bench = fallback(World(documents={OLD: {**OWN, name: "https://as.example/x"}}))
     assert bench.error.reason == "issuer_mismatch"
-    assert "https://as/x" in str(bench.error)
+    assert "https://as.example/x" in str(bench.error)
     assert bench.world.opened == []
     assert bench.forms() == []
 
 
 def test_one_other_origin_may_have_all_endpoints() -> None:
-    bench = fallback(World(documents={OLD: {**SERVER, "issuer": "https://h"}}))
+    bench = fallback(World(documents={OLD: {**SERVER, "issuer": "https://h.example"}}))
     assert bench.header == "Bearer token-1"
 
 
 FOREIGN: dict[str, dict[str, Any]] = {
     "another issuer": {OLD: SERVER, ASM: SERVER},
-    "endpoints elsewhere": {OLD: {**SERVER, "issuer": "https://h"}},
+    "endpoints elsewhere": {OLD: {**SERVER, "issuer": "https://h.example"}},
 }
 
 
@@ -130,7 +139,7 @@ def test_another_server_is_told_for_whom_a_token_is(documents: dict[str, Any]) -
 
 def test_a_program_gets_no_token_for_others() -> None:
     basic = {**SERVER, "token_endpoint_auth_methods_supported": ["client_secret_basic"]}
-    options = Authorization(client=secret("https://as"), grant=ClientCredentials())
+    options = Authorization(client=secret("https://as.example"), grant=ClientCredentials())
     bench = fallback(World(documents={OLD: SERVER, ASM: basic}), options)
     assert [form["resource"] for form in bench.forms()] == [ENDPOINT]
 
@@ -141,11 +150,11 @@ def test_the_own_server_is_told_no_resource() -> None:
     assert "resource" not in bench.forms()[0]
 
 
-@pytest.mark.parametrize("issuer", ["http://as", "https://as?x", "file:///x"])
+@pytest.mark.parametrize("issuer", ["http://as", "https://as.example?x", "file:///x"])
 def test_a_name_that_is_no_issuer(issuer: str) -> None:
     bench = fallback(World(documents={OLD: {**OWN, "issuer": issuer}}))
     assert bench.error.reason == "issuer_mismatch"
-    assert sent_to(bench, "h") == []
+    assert sent_to(bench, "h.example") == []
 
 
 def secret(issuer: str | None) -> OAuthClient:
@@ -153,18 +162,18 @@ def secret(issuer: str | None) -> OAuthClient:
 
 
 IDENTITY = IdentityAssertion(
-    token_endpoint="https://idp/token",
+    token_endpoint="https://idp.example/token",
     client=OAuthClient(client_id="at-idp"),
     subject_token="id.token",
 )
 BOUND: dict[str, Authorization] = {
-    "secret": Authorization(client=secret("https://as"), grant=ClientCredentials()),
-    "secret of a person's client": Authorization(client=secret("https://as")),
+    "secret": Authorization(client=secret("https://as.example"), grant=ClientCredentials()),
+    "secret of a person's client": Authorization(client=secret("https://as.example")),
     "key": Authorization(
-        client=OAuthClient(client_id="robot", private_key="PEM", issuer="https://as"),
+        client=OAuthClient(client_id="robot", private_key="PEM", issuer="https://as.example"),
         grant=ClientCredentials(),
     ),
-    "identity": Authorization(client=secret("https://as"), grant=IDENTITY),
+    "identity": Authorization(client=secret("https://as.example"), grant=IDENTITY),
 }
 
 
@@ -190,21 +199,21 @@ UNBOUND: dict[str, Authorization] = {
 def test_what_is_bound_to_no_issuer_opens_no_fallback(options: Authorization) -> None:
     bench = fallback(World(documents={OLD: OWN}), options)
     assert bench.error.reason == "no_issuer"
-    assert "issuer='https://h'" in str(bench.error)
+    assert "issuer='https://h.example'" in str(bench.error)
     assert bench.urls == [PRM, ROOT_PRM]
 
 
 def test_a_client_of_the_origin_can_be_used() -> None:
     server = {**OWN, "token_endpoint_auth_methods_supported": METHODS}
-    options = Authorization(client=secret("https://h"), grant=ClientCredentials())
+    options = Authorization(client=secret("https://h.example"), grant=ClientCredentials())
     bench = fallback(World(documents={OLD: server}), options)
     assert bench.header == "Bearer token-1"
-    assert sent_to(bench, "h")[0].headers["authorization"].startswith("Basic ")
+    assert sent_to(bench, "h.example")[0].headers["authorization"].startswith("Basic ")
 
 
 def taken_over(stored: dict[Any, str]) -> Bench:
     """A server that had metadata of the resource, and now has none."""
-    world = World(documents={OLD: {**OWN, "issuer": "https://as"}}, stored=stored)
+    world = World(documents={OLD: {**OWN, "issuer": "https://as.example"}}, stored=stored)
     return fallback(world)
 
 
@@ -217,11 +226,11 @@ def test_a_server_that_had_metadata_gets_no_fallback(logged_out: bool) -> None:
     """What is stored for it belongs to the issuer that it named then."""
     server = {**SERVER, "token_endpoint_auth_methods_supported": METHODS}
     world = World(documents={PRM: RESOURCE, ASM: server}, gives_refresh=logged_out)
-    world.answers["https://as/register"] = registered
+    world.answers["https://as.example/register"] = registered
     bench = Bench(world).start()
     bench.refused()
     if logged_out:  # the refresh is refused, and the person does not log in again
-        world.answers["https://as/token"] = lambda asked: (400, {"error": "invalid_grant"})
+        world.answers["https://as.example/token"] = lambda asked: (400, {"error": "invalid_grant"})
         world.person = lambda url: None
         bench.refused()
         bench.flow.login_failed("no", bench.now)
@@ -268,5 +277,5 @@ def test_a_refresh_goes_where_the_token_came_from() -> None:
     bench = fallback(World(documents={OLD: OWN}, gives_refresh=True))
     bench.world.asked.clear()
     bench.refused()
-    assert bench.urls == [PRM, ROOT_PRM, "https://h/token"]
+    assert bench.urls == [PRM, ROOT_PRM, "https://h.example/token"]
     assert bench.forms()[0]["grant_type"] == "refresh_token"

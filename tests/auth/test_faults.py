@@ -28,7 +28,7 @@ CHANGED: st.SearchStrategy[dict[str, Any]] = st.sampled_from(
         *[
             {name: value}
             for name in (*SERVER, *RESOURCE)
-            for value in (None, "", 7, ["https://evil"], "https://evil")
+            for value in (None, "", 7, ["https://evil.example"], "https://evil.example")
         ],
         {"access_token": "x"},
         {"token_type": "other", "access_token": "x"},
@@ -169,4 +169,4 @@ def check_secrets_stay(asked: Asked) -> None:
     """A code and a refresh token go to the server that issued them; access tokens nowhere."""
     assert b"token-" not in asked.body
     if b"code=code-" in asked.body or b"refresh-" in asked.body:
-        assert origin_of(asked.url) in ("https://as:443", "https://evil:443")
+        assert origin_of(asked.url) in ("https://as.example:443", "https://evil.example:443")

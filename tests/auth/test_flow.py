@@ -21,7 +21,7 @@ from sansmcp.states import AuthorizationState
 
 from .bench import ASM, ENDPOINT, OPENID, PRM, RESOURCE, ROOT_PRM, SERVER, Bench, World
 
-TENANT = "https://as/tenant1"
+TENANT = "https://as.example/tenant1"
 
 
 def tenant(url: str) -> dict[str, Any]:
@@ -36,28 +36,28 @@ SHORTEST: dict[str, tuple[dict[str, Any], str, list[str]]] = {
     "openid": ({PRM: RESOURCE, OPENID: SERVER}, "Bearer", [PRM, ASM, OPENID]),
     "root": ({ROOT_PRM: RESOURCE, ASM: SERVER}, "Bearer", [PRM, ROOT_PRM, ASM]),
     "challenged": (
-        {"https://h/odd": RESOURCE, ASM: SERVER},
-        'Bearer resource_metadata="https://h/odd"',
-        ["https://h/odd", ASM],
+        {"https://h.example/odd": RESOURCE, ASM: SERVER},
+        'Bearer resource_metadata="https://h.example/odd"',
+        ["https://h.example/odd", ASM],
     ),
     "stale challenge": (
         {PRM: RESOURCE, ASM: SERVER},
-        'Bearer resource_metadata="https://h/odd"',
-        ["https://h/odd", PRM, ASM],
+        'Bearer resource_metadata="https://h.example/odd"',
+        ["https://h.example/odd", PRM, ASM],
     ),
     "path, first": (
-        tenant("https://as/.well-known/oauth-authorization-server/tenant1"),
+        tenant("https://as.example/.well-known/oauth-authorization-server/tenant1"),
         "Bearer",
-        [PRM, "https://as/.well-known/oauth-authorization-server/tenant1"],
+        [PRM, "https://as.example/.well-known/oauth-authorization-server/tenant1"],
     ),
     "path, last": (
-        tenant("https://as/tenant1/.well-known/openid-configuration"),
+        tenant("https://as.example/tenant1/.well-known/openid-configuration"),
         "Bearer",
         [
             PRM,
-            "https://as/.well-known/oauth-authorization-server/tenant1",
-            "https://as/.well-known/openid-configuration/tenant1",
-            "https://as/tenant1/.well-known/openid-configuration",
+            "https://as.example/.well-known/oauth-authorization-server/tenant1",
+            "https://as.example/.well-known/openid-configuration/tenant1",
+            "https://as.example/tenant1/.well-known/openid-configuration",
         ],
     ),
 }
@@ -68,7 +68,7 @@ SHORTEST: dict[str, tuple[dict[str, Any], str, list[str]]] = {
 def test_the_shortest_flow(documents: dict[str, Any], challenge: str, metadata: list[str]) -> None:
     bench = Bench(World(documents=documents)).start()
     assert bench.refused(challenge=challenge) == SendAgain()
-    assert bench.urls == [*metadata, "https://as/register", "https://as/token"]
+    assert bench.urls == [*metadata, "https://as.example/register", "https://as.example/token"]
     assert len(bench.world.opened) == 1
     assert bench.header == "Bearer token-1"
     assert bench.flow.state is AuthorizationState.READY
@@ -85,49 +85,61 @@ def test_metadata_is_requested_without_credentials() -> None:
 
 @pytest.mark.requirement("AUTH-C-020")
 def test_what_the_code_flow_sends() -> None:
-    resource = {**RESOURCE, "resource": "HTTPS://H"}
+    resource = {**RESOURCE, "resource": "HTTPS://H.EXAMPLE"}
     bench = Bench(World(documents={PRM: resource, ASM: SERVER})).start()
     bench.refused()
-    assert bench.requested("resource") == ["HTTPS://H"]
+    assert bench.requested("resource") == ["HTTPS://H.EXAMPLE"]
     (form,) = bench.forms()
     assert form.pop("code_verifier")
     assert form == {
         "grant_type": "authorization_code",
         "code": "code-1",
         "redirect_uri": "http://127.0.0.1/callback",
-        "resource": "HTTPS://H",
-        "client_id": "client-of-as",
+        "resource": "HTTPS://H.EXAMPLE",
+        "client_id": "client-of-as.example",
     }
 
 
 @pytest.mark.requirement("AUTH-C-011", "AUTH-C-025")
 def test_the_fallback_of_2025_03_26() -> None:
-    old = "https://h/.well-known/oauth-authorization-server"
-    metadata = {**SERVER, "issuer": "https://h"}
+    old = "https://h.example/.well-known/oauth-authorization-server"
+    metadata = {**SERVER, "issuer": "https://h.example"}
     bench = Bench(World(documents={old: metadata}), is_legacy_allowed=True).start()
     bench.refused()
-    assert bench.urls == [PRM, ROOT_PRM, old, "https://as/register", "https://as/token"]
+    assert bench.urls == [
+        PRM,
+        ROOT_PRM,
+        old,
+        "https://as.example/register",
+        "https://as.example/token",
+    ]
     assert bench.world.asked[2].headers["mcp-protocol-version"] == "2025-03-26"
     # The endpoints have another origin, and serve other resources as well.
-    assert bench.requested("resource") == ["https://h/mcp"]
-    assert bench.forms()[0]["resource"] == "https://h/mcp"
+    assert bench.requested("resource") == ["https://h.example/mcp"]
+    assert bench.forms()[0]["resource"] == "https://h.example/mcp"
 
 
 @pytest.mark.requirement("AUTH-C-011", "AUTH-C-022")
 def test_the_default_endpoints_of_2025_03_26() -> None:
     bench = Bench(World(documents={}), is_legacy_allowed=True).start()
     bench.refused()
-    old = "https://h/.well-known/oauth-authorization-server"
-    assert bench.urls == [PRM, ROOT_PRM, old, "https://h/register", "https://h/token"]
-    assert bench.world.opened[0].startswith("https://h/authorize?")
+    old = "https://h.example/.well-known/oauth-authorization-server"
+    assert bench.urls == [
+        PRM,
+        ROOT_PRM,
+        old,
+        "https://h.example/register",
+        "https://h.example/token",
+    ]
+    assert bench.world.opened[0].startswith("https://h.example/authorize?")
     assert bench.requested("code_challenge_method") == ["S256"]
 
 
 def test_without_metadata_a_newer_client_names_all_that_it_has_tried() -> None:
     bench = Bench(World(documents={})).start()
-    bench.refused(challenge='Bearer resource_metadata="https://h/odd"')
+    bench.refused(challenge='Bearer resource_metadata="https://h.example/odd"')
     assert bench.error.reason == "no_metadata"
-    assert all(url in str(bench.error) for url in ("https://h/odd", PRM, ROOT_PRM))
+    assert all(url in str(bench.error) for url in ("https://h.example/odd", PRM, ROOT_PRM))
 
 
 def test_an_issuer_without_metadata() -> None:
@@ -138,34 +150,34 @@ def test_an_issuer_without_metadata() -> None:
 
 
 def test_the_first_of_several_servers_that_can_be_used() -> None:
-    resource = {**RESOURCE, "authorization_servers": ["https://bad", "https://as"]}
+    resource = {**RESOURCE, "authorization_servers": ["https://bad.example", "https://as.example"]}
     bench = Bench(World(documents={PRM: resource, ASM: SERVER})).start()
     bench.refused()
     assert bench.header == "Bearer token-1"
 
 
 def test_if_no_server_can_be_used_the_first_error_is_reported() -> None:
-    resource = {**RESOURCE, "authorization_servers": ["https://bad", "https://as"]}
+    resource = {**RESOURCE, "authorization_servers": ["https://bad.example", "https://as.example"]}
     bench = Bench(World(documents={PRM: resource})).start()
     bench.refused()
-    assert "https://bad" in str(bench.error)
+    assert "https://bad.example" in str(bench.error)
 
 
 # Registration
 
 
 def test_a_given_client_is_not_registered() -> None:
-    client = OAuthClient(client_id="mine", client_secret="s", issuer="https://as")
+    client = OAuthClient(client_id="mine", client_secret="s", issuer="https://as.example")
     server = {**SERVER, "token_endpoint_auth_methods_supported": ["client_secret_basic"]}
     bench = Bench(World(documents={PRM: RESOURCE, ASM: server}), Authorization(client=client))
     bench.start().refused()
-    assert bench.urls == [PRM, ASM, "https://as/token"]
+    assert bench.urls == [PRM, ASM, "https://as.example/token"]
     assert bench.world.asked[-1].headers["authorization"] == "Basic bWluZTpz"
 
 
 @pytest.mark.requirement("AUTH-C-024")
 def test_a_given_client_of_another_issuer_is_not_used() -> None:
-    client = OAuthClient(client_id="mine", client_secret="s", issuer="https://other")
+    client = OAuthClient(client_id="mine", client_secret="s", issuer="https://other.example")
     bench = Bench(options=Authorization(client=client)).start()
     bench.refused()
     assert bench.error.reason == "foreign_issuer"
@@ -177,7 +189,7 @@ def test_a_given_client_without_issuer_belongs_to_the_first() -> None:
     world = World()
     options = Authorization(client=OAuthClient(client_id="mine"))
     Bench(world, options).start().refused()
-    world.documents[PRM] = {**RESOURCE, "authorization_servers": ["https://evil"]}
+    world.documents[PRM] = {**RESOURCE, "authorization_servers": ["https://evil.example"]}
     world.stored = {
         key: document.replace("token-1", "stale") for key, document in world.stored.items()
     }
@@ -195,7 +207,7 @@ def test_a_metadata_document_is_the_client_where_that_is_supported() -> None:
         World(documents={PRM: RESOURCE, ASM: server}), Authorization(client_metadata_url=url)
     ).start()
     bench.refused()
-    assert bench.urls == [PRM, ASM, "https://as/token"]
+    assert bench.urls == [PRM, ASM, "https://as.example/token"]
     assert bench.requested("client_id") == [url]
     assert bench.forms()[0]["client_id"] == url
 
@@ -204,7 +216,7 @@ def test_a_metadata_document_is_not_the_client_elsewhere() -> None:
     url = "https://app.example/client.json"
     bench = Bench(options=Authorization(client_metadata_url=url)).start()
     bench.refused()
-    assert bench.requested("client_id") == ["client-of-as"]
+    assert bench.requested("client_id") == ["client-of-as.example"]
 
 
 def test_a_server_that_registers_nobody() -> None:
@@ -221,12 +233,12 @@ def test_a_registered_client_is_stored_and_used_again() -> None:
     world.person = None
     bench = Bench(world).start()
     bench.refused()
-    assert bench.urls.count("https://as/register") == 1
+    assert bench.urls.count("https://as.example/register") == 1
 
 
 def registered_scopes(bench: Bench) -> list[str | None]:
     """The scopes for which clients were registered."""
-    asked = [each for each in bench.world.asked if each.url == "https://as/register"]
+    asked = [each for each in bench.world.asked if each.url == "https://as.example/register"]
     return [each.document.get("scope") for each in asked]
 
 
@@ -245,7 +257,9 @@ def strict(scopes: str) -> World:
 
     def log_in(url: str) -> str:
         wanted = dict(parse_qsl(urlsplit(url).query))
-        (*_, registration) = (each for each in world.asked if each.url == "https://as/register")
+        (*_, registration) = (
+            each for each in world.asked if each.url == "https://as.example/register"
+        )
         allowed = registration.document.get("scope", "").split()
         if not set(wanted["scope"].split()) <= {*allowed} & {*scopes.split()}:
             return "?" + urlencode({"error": "invalid_scope", "state": wanted["state"]})
@@ -282,7 +296,7 @@ def test_a_scope_that_nobody_gets_is_an_error() -> None:
 def test_a_registered_client_that_cannot_be_used_is_registered_again(change: str) -> None:
     world = World()
     registered = {"client_id": "c", "client_secret_expires_at": 2_000_000}
-    world.answers["https://as/register"] = lambda asked: (201, registered)
+    world.answers["https://as.example/register"] = lambda asked: (201, registered)
     Bench(world).start().refused()
     options = Authorization()
     if change == "redirect_uri":
@@ -291,7 +305,7 @@ def test_a_registered_client_that_cannot_be_used_is_registered_again(change: str
         world.wall_time = 2_000_000
     bench = Bench(world, options).start()
     bench.refused()
-    assert bench.urls.count("https://as/register") == 2
+    assert bench.urls.count("https://as.example/register") == 2
 
 
 def test_no_common_way_to_authenticate() -> None:
@@ -343,7 +357,7 @@ def test_a_step_up_asks_for_the_union_and_repeats_only_login_and_token() -> None
     bench.refused(challenge='Bearer scope="a"')
     bench.world.asked.clear()
     assert bench.refused(403, STEP_UP.format("b")) == SendAgain()
-    assert bench.urls == ["https://as/token"]
+    assert bench.urls == ["https://as.example/token"]
     assert bench.requested("scope") == ["a", "a b"]
     assert bench.header == "Bearer token-2"
 
@@ -386,7 +400,7 @@ def test_a_step_up_with_a_stored_token_reads_the_metadata() -> None:
     bench = Bench(world).start()
     world.asked.clear()
     bench.refused(403, STEP_UP.format("b"))
-    assert bench.urls == [PRM, ASM, "https://as/token"]
+    assert bench.urls == [PRM, ASM, "https://as.example/token"]
 
 
 @pytest.mark.parametrize(
@@ -463,8 +477,8 @@ def test_step_ups_end_while_others_of_the_operation_succeed() -> None:
 
 def machine(methods: list[str], **given: Any) -> World:
     server = {
-        "issuer": "https://as",
-        "token_endpoint": "https://as/token",
+        "issuer": "https://as.example",
+        "token_endpoint": "https://as.example/token",
         "token_endpoint_auth_methods_supported": methods,
         **given,
     }
@@ -478,7 +492,7 @@ def test_client_credentials_with_a_secret() -> None:
     options = Authorization(client=client, grant=ClientCredentials(), scopes="a")
     bench = Bench(world, options).start()
     bench.refused()
-    assert bench.urls == [PRM, ASM, "https://as/token"]
+    assert bench.urls == [PRM, ASM, "https://as.example/token"]
     assert bench.forms() == [
         {"grant_type": "client_credentials", "scope": "a", "resource": ENDPOINT}
     ]
@@ -502,7 +516,7 @@ def test_client_credentials_with_a_key(
     bench.refused()
     (signed,) = world.signed
     assert signed.header["alg"] == algorithm
-    assert signed.claims["aud"] == "https://as"
+    assert signed.claims["aud"] == "https://as.example"
     assert signed.key == "PEM"
     assert bench.forms()[0]["client_assertion"] == "jwt-1"
 
@@ -510,7 +524,7 @@ def test_client_credentials_with_a_key(
 def test_an_error_without_a_person_is_final() -> None:
     client = OAuthClient(client_id="c", client_secret="s")
     world = machine(["client_secret_basic"])
-    world.answers["https://as/token"] = lambda asked: (400, {"error": "invalid_grant"})
+    world.answers["https://as.example/token"] = lambda asked: (400, {"error": "invalid_grant"})
     bench = Bench(world, Authorization(client=client, grant=ClientCredentials())).start()
     bench.refused()
     assert bench.error.reason == "invalid_grant"
@@ -521,10 +535,10 @@ def test_an_error_without_a_person_is_final() -> None:
 def test_an_assertion_of_the_platform(has_client: bool) -> None:
     client = OAuthClient(client_id="c") if has_client else None
     world = machine(["none"])
-    options = Authorization(client=client, grant=JwtAssertion("a.b.c", "https://as"))
+    options = Authorization(client=client, grant=JwtAssertion("a.b.c", "https://as.example"))
     bench = Bench(world, options).start()
     bench.refused()
-    assert bench.urls == [PRM, ASM, "https://as/token"]
+    assert bench.urls == [PRM, ASM, "https://as.example/token"]
     (form,) = bench.forms()
     assert form.pop("client_id", None) == ("c" if has_client else None)
     assert form == {
@@ -538,7 +552,7 @@ def test_an_assertion_of_the_platform(has_client: bool) -> None:
 @pytest.mark.parametrize("is_legacy_allowed", [True, False])
 def test_an_assertion_of_the_platform_is_for_one_server(is_legacy_allowed: bool) -> None:
     """Another one could use it there, as long as it is valid."""
-    options = Authorization(grant=JwtAssertion("a.b.c", "https://mine"))
+    options = Authorization(grant=JwtAssertion("a.b.c", "https://mine.example"))
     world = World(documents={}) if is_legacy_allowed else machine(["none"])
     bench = Bench(world, options, is_legacy_allowed=is_legacy_allowed).start()
     bench.refused()
@@ -547,7 +561,7 @@ def test_an_assertion_of_the_platform_is_for_one_server(is_legacy_allowed: bool)
 
 
 IDENTITY = IdentityAssertion(
-    token_endpoint="https://idp/token",
+    token_endpoint="https://idp.example/token",
     client=OAuthClient(client_id="at-idp", client_secret="i"),
     subject_token="id.token",
 )
@@ -556,18 +570,18 @@ IDENTITY = IdentityAssertion(
 def test_an_assertion_of_the_company() -> None:
     jag = "urn:ietf:params:oauth:token-type:id-jag"
     world = machine(["client_secret_basic"])
-    world.answers["https://idp/token"] = lambda asked: (
+    world.answers["https://idp.example/token"] = lambda asked: (
         200,
         {"access_token": "jag", "issued_token_type": jag, "token_type": "N_A"},
     )
-    client = OAuthClient(client_id="c", client_secret="s", issuer="https://as")
+    client = OAuthClient(client_id="c", client_secret="s", issuer="https://as.example")
     bench = Bench(world, Authorization(client=client, grant=IDENTITY, scopes="a")).start()
     bench.refused()
-    assert bench.urls == [PRM, ASM, "https://idp/token", "https://as/token"]
+    assert bench.urls == [PRM, ASM, "https://idp.example/token", "https://as.example/token"]
     assert bench.forms()[0] == {
         "grant_type": "urn:ietf:params:oauth:grant-type:token-exchange",
         "requested_token_type": jag,
-        "audience": "https://as",
+        "audience": "https://as.example",
         "resource": ENDPOINT,
         "subject_token": "id.token",
         "subject_token_type": "urn:ietf:params:oauth:token-type:id_token",
@@ -586,11 +600,11 @@ def test_an_assertion_of_the_company() -> None:
 def test_an_identity_at_a_server_of_2025_03_26() -> None:
     jag = "urn:ietf:params:oauth:token-type:id-jag"
     world = World(documents={})
-    world.answers["https://idp/token"] = lambda asked: (
+    world.answers["https://idp.example/token"] = lambda asked: (
         200,
         {"access_token": "jag", "issued_token_type": jag},
     )
-    client = OAuthClient(client_id="c", client_secret="s", issuer="https://h")
+    client = OAuthClient(client_id="c", client_secret="s", issuer="https://h.example")
     options = Authorization(client=client, grant=IDENTITY)
     bench = Bench(world, options, is_legacy_allowed=True).start()
     bench.refused()
@@ -613,9 +627,9 @@ def test_who_can_want_dpop(who: str) -> None:
     bench = Bench(world, Authorization(dpop=who == "application")).start()
     bench.refused(challenge="DPoP" if who == "challenge" else "Bearer")
     (signed,) = world.signed
-    assert signed.claims["htu"] == "https://as/token"
+    assert signed.claims["htu"] == "https://as.example/token"
     assert world.asked[-1].headers["dpop"] == "jwt-1"
-    effect = bench.flow.proof(b"GET", "https://h/mcp?x")
+    effect = bench.flow.proof(b"GET", "https://h.example/mcp?x")
     assert effect is not None
     assert (effect.claims["htm"], effect.claims["htu"]) == ("GET", ENDPOINT)
     assert "ath" in effect.claims
@@ -633,7 +647,9 @@ def test_without_dpop_there_is_no_proof() -> None:
 def test_the_token_endpoint_can_demand_a_nonce() -> None:
     world = dpop_world()
     answers = iter([(400, {"error": "use_dpop_nonce"}, {"DPoP-Nonce".lower(): "n1"})])
-    world.answers["https://as/token"] = lambda asked: next(answers, None) or world.token(asked)
+    world.answers["https://as.example/token"] = lambda asked: (
+        next(answers, None) or world.token(asked)
+    )
     bench = Bench(world, Authorization(dpop=True)).start()
     bench.refused()
     assert bench.header
@@ -646,7 +662,7 @@ def test_the_token_endpoint_can_demand_a_nonce() -> None:
 def test_a_nonce_is_demanded_once() -> None:
     world = dpop_world()
     demand = (400, {"error": "use_dpop_nonce"}, {"dpop-nonce": "n1"})
-    world.answers["https://as/token"] = lambda asked: demand
+    world.answers["https://as.example/token"] = lambda asked: demand
     bench = Bench(world, Authorization(dpop=True)).start()
     bench.refused()
     assert bench.error.reason == "use_dpop_nonce"
@@ -674,7 +690,11 @@ def test_only_so_many_nonces_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     world = dpop_world()
     bench = Bench(world, Authorization(dpop=True)).start()
     bench.refused(nonce="n1")
-    world.answers["https://as/token"] = lambda asked: (400, {"error": "x"}, {"dpop-nonce": "n2"})
+    world.answers["https://as.example/token"] = lambda asked: (
+        400,
+        {"error": "x"},
+        {"dpop-nonce": "n2"},
+    )
     bench.refused(403, STEP_UP.format("b"))
     effect = bench.flow.proof(b"GET", ENDPOINT)
     assert effect is not None

@@ -21,7 +21,7 @@ from sansmcp.types import escape_controls
 
 from .bench import ASM, PRM, PUBLIC, RESOURCE, SERVER, Answer, Asked, Bench, World
 
-EVIL = "https://evil"
+EVIL = "https://evil.example"
 
 
 def redirecting(**change: Any) -> World:
@@ -35,7 +35,7 @@ def redirecting(**change: Any) -> World:
     return World(person=person)
 
 
-@pytest.mark.parametrize("change", [{"iss": EVIL}, {"iss": "https://as/"}])
+@pytest.mark.parametrize("change", [{"iss": EVIL}, {"iss": "https://as.example/"}])
 def test_mix_up_no_code_is_sent(change: dict[str, str]) -> None:
     bench = Bench(redirecting(**change)).start()
     bench.refused()
@@ -61,7 +61,7 @@ def test_metadata_of_another_resource_leads_to_no_authorization_server() -> None
     assert bench.urls == [PRM]
 
 
-HONEST_LOGIN = {**SERVER, "authorization_endpoint": "https://honest/authorize"}
+HONEST_LOGIN = {**SERVER, "authorization_endpoint": "https://honest.example/authorize"}
 """Metadata of an issuer that has people log in at another one."""
 URL_CLIENT = "https://app.example/client.json"
 
@@ -77,7 +77,7 @@ def at_the_honest_login(change: dict[str, Any], options: Authorization) -> Bench
 def test_mix_up_a_client_that_all_issuers_know_is_not_led_to_another_login() -> None:
     """The login would be real, and its code would go to the issuer that has arranged it."""
     bench = at_the_honest_login({}, Authorization(client_metadata_url=URL_CLIENT))
-    assert bench.requested("client_id") == ["client-of-as"]
+    assert bench.requested("client_id") == ["client-of-as.example"]
     without = {"registration_endpoint": None}
     bench = at_the_honest_login(without, Authorization(client_metadata_url=URL_CLIENT))
     assert bench.error.reason == "no_client"
@@ -88,19 +88,19 @@ def test_mix_up_a_client_without_an_issuer_is_not_led_to_another_login() -> None
     options = Authorization(client=OAuthClient(client_id="c"))
     bench = at_the_honest_login({}, options)
     assert bench.error.reason == "no_issuer"
-    assert "at another host, honest, which" in str(bench.error)
-    assert "set issuer='https://as' of the client" in str(bench.error)
+    assert "at another host, honest.example, which" in str(bench.error)
+    assert "set issuer='https://as.example' of the client" in str(bench.error)
     assert bench.world.opened == []
     assert bench.forms() == []
     # What the application, or an earlier login, has bound it to is right.
-    bound = Authorization(client=OAuthClient(client_id="c", issuer="https://as"))
+    bound = Authorization(client=OAuthClient(client_id="c", issuer="https://as.example"))
     assert at_the_honest_login({}, bound).header == "Bearer token-1"
 
 
 OWN_LOGINS: list[dict[str, Any]] = [
     {"authorization_response_iss_parameter_supported": True},
-    {"authorization_endpoint": "https://as:443/login"},
-    {"token_endpoint": "https://honest/token"},
+    {"authorization_endpoint": "https://as.example:443/login"},
+    {"token_endpoint": "https://honest.example/token"},
 ]
 
 
@@ -181,14 +181,20 @@ def test_redirects_of_metadata_are_not_followed(url: str, status: int) -> None:
 @pytest.mark.parametrize("status", [302, 307, 308])
 def test_redirects_of_posts_are_not_followed(path: str, status: int) -> None:
     bench = Bench()
-    bench.world.answers[f"https://as/{path}"] = lambda asked: (status, b"", {"location": EVIL})
+    bench.world.answers[f"https://as.example/{path}"] = lambda asked: (
+        status,
+        b"",
+        {"location": EVIL},
+    )
     bench.start()
     bench.refused()
     assert bench.error.reason == {"register": "registration_refused", "token": "refused"}[path]
     assert not any(asked.startswith(EVIL) for asked in bench.urls)
 
 
-@pytest.mark.parametrize("url", [PRM, ASM, "https://as/register", "https://as/token"])
+@pytest.mark.parametrize(
+    "url", [PRM, ASM, "https://as.example/register", "https://as.example/token"]
+)
 def test_huge_responses(url: str) -> None:
     bench = Bench()
     bench.world.answers[url] = lambda asked: (200, b" " * 70_000)
@@ -197,7 +203,9 @@ def test_huge_responses(url: str) -> None:
     assert bench.error.reason == "response_too_large"
 
 
-@pytest.mark.parametrize("url", [PRM, ASM, "https://as/register", "https://as/token"])
+@pytest.mark.parametrize(
+    "url", [PRM, ASM, "https://as.example/register", "https://as.example/token"]
+)
 def test_slow_responses(url: str) -> None:
     """A server that always sends a little more does not get more time."""
     bench = Bench()
@@ -225,17 +233,19 @@ def test_endpoints_of_another_origin_get_only_what_was_made_for_them() -> None:
     server = {**SERVER, **endpoints}
     world = World(gives_refresh=True)
     Bench(world).start().refused()
-    (earlier,) = [asked.form["code"] for asked in world.asked if asked.url == "https://as/token"]
+    (earlier,) = [
+        asked.form["code"] for asked in world.asked if asked.url == "https://as.example/token"
+    ]
     world.documents = {
-        PRM: {**RESOURCE, "authorization_servers": ["https://as2"]},
-        ASM.replace("//as/", "//as2/"): {**server, "issuer": "https://as2"},
+        PRM: {**RESOURCE, "authorization_servers": ["https://as2.example"]},
+        ASM.replace("//as.example/", "//as2.example/"): {**server, "issuer": "https://as2.example"},
     }
     world.asked.clear()
     bench = Bench(world).start()
     bench.refused()
     stolen = [asked for asked in world.asked if asked.url.startswith(EVIL)]
     assert [asked.url for asked in stolen] == [f"{EVIL}/register", f"{EVIL}/token"]
-    assert stolen[1].form["client_id"] == "client-of-evil"
+    assert stolen[1].form["client_id"] == "client-of-evil.example"
     assert stolen[1].form["grant_type"] == "authorization_code"
     shown = repr([(asked.headers, asked.body) for asked in stolen])
     assert not any(secret in shown for secret in ("token-1", "refresh-1", f"{earlier}&"))
@@ -320,7 +330,9 @@ def test_a_login_is_not_opened_a_second_time_while_one_is_pending() -> None:
 
 
 def test_what_an_attacker_says_is_not_shown_as_if_it_were_the_server() -> None:
-    world = redirecting(code=None, error="pay me", error_description="at https://evil", iss=EVIL)
+    world = redirecting(
+        code=None, error="pay me", error_description="at https://evil.example", iss=EVIL
+    )
     bench = Bench(world).start()
     bench.refused()
     assert "pay me" not in str(bench.error)
@@ -336,7 +348,7 @@ def test_secrets_are_in_no_repr_and_in_no_error() -> None:
     def register(asked: Asked) -> Answer:
         return 201, {"client_id": "c", "client_secret": "hush"}
 
-    world.answers["https://as/register"] = register
+    world.answers["https://as.example/register"] = register
     bench = Bench(world).start()
     bench.refused()
     document = next(iter(world.stored.values()))
@@ -368,7 +380,7 @@ def test_a_number_of_thousands_of_digits_is_no_address() -> None:
 def test_a_client_registered_for_what_it_cannot_do_uses_what_it_can(method: str) -> None:
     world = World()
     registered = {"client_id": "c", "token_endpoint_auth_method": method}
-    world.answers["https://as/register"] = lambda asked: (201, registered)
+    world.answers["https://as.example/register"] = lambda asked: (201, registered)
     bench = Bench(world).start()
     bench.refused()
     assert bench.header == "Bearer token-1"
@@ -406,8 +418,8 @@ HIDDEN: list[tuple[str, str, tuple[str, ...]]] = [
     ("http://[fd00::1]/mcp", "", ()),
     ("http://127.0.0.1/mcp", "", ()),
     ("http://localhost/mcp", "", ()),
-    ("https://h/mcp", "", ()),
-    ("https://h/mcp", PUBLIC, ()),
+    ("https://h.example/mcp", "", ()),
+    ("https://h.example/mcp", PUBLIC, ()),
     ("http+unix://%2Frun%2Fmcp.sock/mcp", "", ()),
 ]
 
@@ -491,8 +503,8 @@ def test_a_private_name_that_leads_elsewhere_gets_the_token_once(peer: str) -> N
 TEXTS = {
     "word": "A" * 30_000,
     "control": "\x1b]0;evil\x07\u202e",
-    "url": "https://as/" + "a" * 30_000,
-    "parts": "https://as/" + "abc/" * 8000,
+    "url": "https://as.example/" + "a" * 30_000,
+    "parts": "https://as.example/" + "abc/" * 8000,
     "host": "https://" + "a." * 12_000 + "x/",
     "scopes": " ".join(f"s{number}" for number in range(4000)),
 }
@@ -524,19 +536,19 @@ def test_what_a_document_says_is_shown_in_short(value: str, is_list: bool) -> No
         assert all(map(is_short, said_by(world)))
     for name in (*SERVER, "dpop_signing_alg_values_supported"):
         world = World(documents={PRM: RESOURCE, ASM: {**SERVER, name: given}})
-        world.answers["https://as/register"] = lambda _: (201, REGISTRATION)
+        world.answers["https://as.example/register"] = lambda _: (201, REGISTRATION)
         assert all(map(is_short, said_by(world)))
     for name in ("client_id", "token_endpoint_auth_method", "error", "error_description"):
         server = {**SERVER, "token_endpoint_auth_methods_supported": ["unknown"]}
         for status in (201, 400):
             world = World(documents={PRM: RESOURCE, ASM: server})
             answer = (status, {**REGISTRATION, name: given})
-            world.answers["https://as/register"] = lambda _, answer=answer: answer  # type: ignore[misc]
+            world.answers["https://as.example/register"] = lambda _, answer=answer: answer  # type: ignore[misc]
             assert all(map(is_short, said_by(world)))
     for name in (*TOKEN, "scope", "refresh_token", "error", "error_description", "expires_in"):
         for status in (200, 400):
             token = {**({} if "error" in name else TOKEN), name: given}
-            world = World(answers={"https://as/token": lambda _, a=(status, token): a})  # type: ignore[misc]
+            world = World(answers={"https://as.example/token": lambda _, a=(status, token): a})  # type: ignore[misc]
             assert all(map(is_short, said_by(world)))
 
 
@@ -552,7 +564,7 @@ def test_what_a_challenge_says_is_shown_in_short(value: str, name: str) -> None:
 
 def test_scopes_do_not_grow_for_ever() -> None:
     """A program makes many calls, and each of them is said to need further scopes."""
-    client = OAuthClient(client_id="c", client_secret="s", issuer="https://as")
+    client = OAuthClient(client_id="c", client_secret="s", issuer="https://as.example")
     bench = Bench(options=Authorization(client=client, grant=ClientCredentials())).start()
     bench.refused()
     for number in range(60):
@@ -579,7 +591,7 @@ def test_a_token_that_lacks_scopes_is_obtained_at_the_server() -> None:
         headers=((b"www-authenticate", b'Bearer error="insufficient_scope", scope="a"'),),
         peer=PUBLIC,
     )
-    url = "https://h/messages/$(reboot)"
+    url = "https://h.example/messages/$(reboot)"
     assert isinstance(bench.flow.refused(bench.sent(), url, head, 0.0), SendAgain)
     bench.run()
     verdict = bench.flow.refused(bench.sent(), url, head, 0.0)
@@ -594,6 +606,12 @@ PRIVATE_LOGINS = [
     "https://10.0.0.1/",
     "https://0x0a000001/",
     "https://169.254.169.254/latest",
+    "https://localhost./",
+    "https://a.LOCALHOST/",
+    "https://router/",
+    "https://printer.local./",
+    "https://db.internal/",
+    "https://nas.home.arpa/",
 ]
 
 
@@ -617,3 +635,32 @@ def test_a_login_in_the_network_of_the_server_or_at_an_allowed_host() -> None:
     assert opened("https://10.0.0.1/", "10.0.0.2") == 1
     assert opened("http://localhost/", "127.0.0.1") == 1
     assert opened("https://10.0.0.1/", PUBLIC, "10.0.0.1") == 1
+    assert opened("https://login.internal/", "10.0.0.2") == 1
+    assert opened("https://login.internal/", PUBLIC, "login.internal") == 1
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "logins"),
+    [
+        ("https://tools.internal/mcp", 1),
+        ("https://tools/mcp", 1),
+        ("https://tools.example/mcp", 0),
+        ("https://[2001:4860:4860::8888]/mcp", 0),
+    ],
+)
+def test_a_server_whose_address_is_not_known_is_as_near_as_its_name(
+    endpoint: str, logins: int
+) -> None:
+    world = serving(endpoint)
+    world.documents[ASM] = {**SERVER, "authorization_endpoint": "https://login.internal/"}
+    Bench(world, endpoint=endpoint).start().refused(peer="")
+    assert len(world.opened) == logins
+
+
+def test_an_escaped_host_is_not_opened() -> None:
+    url = "https://127%2e0.0.1/"
+    world = World(documents={PRM: RESOURCE, ASM: {**SERVER, "authorization_endpoint": url}})
+    bench = Bench(world).start()
+    bench.refused()
+    assert bench.error.reason == "unsafe_url"
+    assert world.opened == []

@@ -21,7 +21,7 @@ from sansmcp.states import AuthorizationState
 
 from .bench import ASM, PRM, RESOURCE, SERVER, Bench, World
 
-REVOKE = "https://as/revoke"
+REVOKE = "https://as.example/revoke"
 
 
 def logged_in(*, gives_refresh: bool = True, **more: Any) -> World:
@@ -53,7 +53,7 @@ def test_the_refresh_token_is_revoked() -> None:
     assert world.asked[-1].form == {
         "token": "refresh-1",
         "token_type_hint": "refresh_token",
-        "client_id": "client-of-as",
+        "client_id": "client-of-as.example",
     }
     assert [type(end) for end in bench.ends] == [Obtained]
     assert bench.flow.state is AuthorizationState.IDLE
@@ -113,7 +113,7 @@ def test_a_server_that_does_not_revoke(answer: Any, said: str) -> None:
     assert bench.error.reason == "not_revoked"
     assert said in str(bench.error)
     assert "Authorization failed at the revocation" in str(bench.error)
-    assert "https://as has not revoked the refresh token" in str(bench.error)
+    assert "https://as.example has not revoked the refresh token" in str(bench.error)
     assert "refresh-1" not in str(bench.error)
     assert (tokens_of(world), world.locked) == (None, set())
 
@@ -167,7 +167,7 @@ def test_a_client_that_is_not_known_any_more() -> None:
     world = logged_in(revocation_endpoint=REVOKE)
     ((key, document),) = world.stored.items()
     world.stored[key] = document.replace('"auth_method":"none"', '"auth_method":"x"').replace(
-        '"client_id":"client-of-as"', '"client_id":"other"', 1
+        '"client_id":"client-of-as.example"', '"client_id":"other"', 1
     )
     bench = log_out(world)
     assert "is not known here any more" in str(bench.error)
@@ -203,7 +203,7 @@ def test_a_logout_that_is_broken_off_releases_the_lock() -> None:
 def client(**settings: Any) -> Client:
     settings.setdefault("authorization", Authorization())
     return Client(
-        "https://h/mcp",
+        "https://h.example/mcp",
         jitter=lambda: 0.5,
         random_bytes=random.Random(1).randbytes,
         wall_clock=lambda: 0.0,

@@ -19,13 +19,13 @@ from sansmcp.errors import AuthorizationFailed
 
 from .responses import response
 
-ENDPOINT = "https://h/mcp"
-ISSUER = "https://as"
+ENDPOINT = "https://h.example/mcp"
+ISSUER = "https://as.example"
 RESOURCE: dict[str, Any] = {"resource": ENDPOINT, "authorization_servers": [ISSUER]}
 SERVER: dict[str, Any] = {
     "issuer": ISSUER,
-    "authorization_endpoint": "https://as/authorize",
-    "token_endpoint": "https://as/token",
+    "authorization_endpoint": "https://as.example/authorize",
+    "token_endpoint": "https://as.example/token",
     "response_types_supported": ["code"],
     "code_challenge_methods_supported": ["S256"],
 }
@@ -43,9 +43,9 @@ def server(document: Any, issuer: str = ISSUER, *, for_code: bool = True) -> Aut
 
 @pytest.mark.requirement("AUTH-C-025")
 def test_requests() -> None:
-    plain = metadata_request("x", "https://h/x")
+    plain = metadata_request("x", "https://h.example/x")
     assert (plain.method, plain.headers) == (b"GET", ((b"accept", b"application/json"),))
-    old = metadata_request("x", "https://h/x", version="2025-03-26")
+    old = metadata_request("x", "https://h.example/x", version="2025-03-26")
     assert old.headers[1:] == ((b"mcp-protocol-version", b"2025-03-26"),)
 
 
@@ -57,7 +57,7 @@ def test_requests() -> None:
         (302, b""),
         (304, b""),
         (500, b"<html>"),
-        (503, b'{"resource": "https://h/mcp", "issuer": "https://as"}'),
+        (503, b'{"resource": "https://h.example/mcp", "issuer": "https://as.example"}'),
         (200, b"<html>"),
         (200, b"[1]"),
         (200, b'{"error": "not_found"}'),
@@ -73,13 +73,18 @@ def test_the_next_url_is_tried(status: int, body: bytes) -> None:
 def test_a_resource_is_kept_as_published() -> None:
     document = {
         **RESOURCE,
-        "resource": "HTTPS://H:443",
-        "authorization_servers": ["https://as/", "http://evil", "https://b?q", "https://c"],
+        "resource": "HTTPS://H.EXAMPLE:443",
+        "authorization_servers": [
+            "https://as.example/",
+            "http://evil",
+            "https://b.example?q",
+            "https://c.example",
+        ],
     }
     found = read_resource(response(document), ENDPOINT)
     assert found is not None
-    assert found.resource == "HTTPS://H:443"
-    assert found.servers == ("https://as/", "https://c")
+    assert found.resource == "HTTPS://H.EXAMPLE:443"
+    assert found.servers == ("https://as.example/", "https://c.example")
     assert (found.scopes, found.requires_dpop) == ((), False)
     more = {**RESOURCE, "scopes_supported": ["a"], "dpop_bound_access_tokens_required": True}
     found = read_resource(response(more), ENDPOINT)
@@ -90,12 +95,12 @@ def test_a_resource_is_kept_as_published() -> None:
 @pytest.mark.parametrize(
     ("document", "reason"),
     [
-        ({**RESOURCE, "resource": "https://evil/mcp"}, "resource_mismatch"),
-        ({**RESOURCE, "resource": "https://h/other"}, "resource_mismatch"),
+        ({**RESOURCE, "resource": "https://evil.example/mcp"}, "resource_mismatch"),
+        ({**RESOURCE, "resource": "https://h.example/other"}, "resource_mismatch"),
         (without(RESOURCE, "authorization_servers"), "no_server"),
         ({**RESOURCE, "authorization_servers": []}, "no_server"),
         ({**RESOURCE, "authorization_servers": ["file:///etc"]}, "no_server"),
-        ({**RESOURCE, "authorization_servers": "https://as"}, "no_server"),
+        ({**RESOURCE, "authorization_servers": "https://as.example"}, "no_server"),
     ],
 )
 def test_resources_that_are_refused(document: dict[str, Any], reason: str) -> None:
@@ -108,8 +113,8 @@ def test_a_server_with_defaults() -> None:
     found = server(SERVER)
     assert found == AuthorizationServer(
         issuer=ISSUER,
-        token_endpoint="https://as/token",
-        authorization_endpoint="https://as/authorize",
+        token_endpoint="https://as.example/token",
+        authorization_endpoint="https://as.example/authorize",
     )
 
 
@@ -117,7 +122,7 @@ def test_a_server_with_everything() -> None:
     found = server(
         {
             **SERVER,
-            "registration_endpoint": "https://other/register",
+            "registration_endpoint": "https://other.example/register",
             "revocation_endpoint": "http://localhost/revoke",
             "token_endpoint_auth_methods_supported": ["none"],
             "token_endpoint_auth_signing_alg_values_supported": ["ES256"],
@@ -127,7 +132,7 @@ def test_a_server_with_everything() -> None:
             "authorization_response_iss_parameter_supported": True,
         }
     )
-    assert found.registration_endpoint == "https://other/register"
+    assert found.registration_endpoint == "https://other.example/register"
     assert found.revocation_endpoint == "http://localhost/revoke"
     assert found.auth_methods == ("none",)
     assert (found.signing_algorithms, found.dpop_algorithms) == (("ES256",), ("ES256",))
@@ -138,16 +143,16 @@ def test_a_server_with_everything() -> None:
 @pytest.mark.parametrize(
     ("named", "asked", "same"),
     [
-        ("https://as", "https://as", True),
-        ("https://as/", "https://as", True),
-        ("https://as", "https://as/", True),
-        ("https://as//", "https://as", False),
-        ("https://as/t/", "https://as/t", True),
-        ("https://as/t", "https://as/t/", True),
-        ("https://as/t//", "https://as/t/", False),
-        ("https://AS", "https://as", False),
-        ("https://as:443", "https://as", False),
-        ("https://evil", "https://as", False),
+        ("https://as.example", "https://as.example", True),
+        ("https://as.example/", "https://as.example", True),
+        ("https://as.example", "https://as.example/", True),
+        ("https://as.example//", "https://as.example", False),
+        ("https://as.example/t/", "https://as.example/t", True),
+        ("https://as.example/t", "https://as.example/t/", True),
+        ("https://as.example/t//", "https://as.example/t/", False),
+        ("https://AS", "https://as.example", False),
+        ("https://as.example:443", "https://as.example", False),
+        ("https://evil.example", "https://as.example", False),
     ],
 )
 def test_issuers(named: str, asked: str, same: bool) -> None:
@@ -182,7 +187,7 @@ def test_servers_that_are_refused(document: dict[str, Any], reason: str) -> None
 
 
 def test_without_a_code_flow_less_is_needed() -> None:
-    document = {"issuer": ISSUER, "token_endpoint": "https://as/token"}
+    document = {"issuer": ISSUER, "token_endpoint": "https://as.example/token"}
     assert server(document, for_code=False).authorization_endpoint is None
 
 
@@ -201,9 +206,9 @@ def test_metadata_of_2025_03_26_need_not_list_pkce() -> None:
     ("change", "reason"),
     [
         ({"code_challenge_methods_supported": ["plain"]}, "pkce_unsupported"),
-        ({"issuer": "https://other"}, "issuer_mismatch"),
-        ({"token_endpoint": "https://other/token"}, "issuer_mismatch"),
-        ({"registration_endpoint": "https://as:8/register"}, "issuer_mismatch"),
+        ({"issuer": "https://other.example"}, "issuer_mismatch"),
+        ({"token_endpoint": "https://other.example/token"}, "issuer_mismatch"),
+        ({"registration_endpoint": "https://as.example:8/register"}, "issuer_mismatch"),
     ],
 )
 def test_metadata_of_2025_03_26_that_are_refused(change: dict[str, Any], reason: str) -> None:
@@ -225,8 +230,8 @@ def test_what_an_old_server_names() -> None:
 
 @pytest.mark.requirement("AUTH-C-011")
 def test_the_default_server_of_2025_03_26() -> None:
-    found = default_server("https://h/mcp")
-    assert found.issuer == "https://h"
-    assert found.authorization_endpoint == "https://h/authorize"
-    assert found.token_endpoint == "https://h/token"
-    assert found.registration_endpoint == "https://h/register"
+    found = default_server("https://h.example/mcp")
+    assert found.issuer == "https://h.example"
+    assert found.authorization_endpoint == "https://h.example/authorize"
+    assert found.token_endpoint == "https://h.example/token"
+    assert found.registration_endpoint == "https://h.example/register"

@@ -21,7 +21,7 @@ CLIENT = OAuthClient(client_id="c")
         ({"allowed_hosts": "h"}, "allowed_hosts takes a set"),
         ({"login_timeout": 0}, "above zero"),
         ({"account": None}, "account must be str"),
-        ({"client_metadata_url": "https://h/"}, "client_metadata_url must be https"),
+        ({"client_metadata_url": "https://h.example/"}, "client_metadata_url must be https"),
         ({"grant": ClientCredentials()}, "ClientCredentials needs client"),
         (
             {
@@ -81,10 +81,12 @@ def test_a_client_has_what_its_method_needs(method: str, needed: str) -> None:
 
 
 def test_an_assertion_and_its_client_have_one_issuer() -> None:
-    client = OAuthClient(client_id="c", issuer="https://a")
-    assert Authorization(client=client, grant=JwtAssertion("x", "https://a")).grant is not None
+    client = OAuthClient(client_id="c", issuer="https://a.example")
+    assert (
+        Authorization(client=client, grant=JwtAssertion("x", "https://a.example")).grant is not None
+    )
     with pytest.raises(LocalProtocolError, match="issuer"):
-        Authorization(client=client, grant=JwtAssertion("x", "https://b"))
+        Authorization(client=client, grant=JwtAssertion("x", "https://b.example"))
 
 
 def test_settings() -> None:
@@ -92,9 +94,11 @@ def test_settings() -> None:
     assert (options.scopes, options.allowed_hosts) == (("a", "b"), frozenset({"idp"}))
     assert Authorization(scopes="a b").scopes == ("a", "b")
     assert Authorization().needs_person
-    assert not Authorization(grant=JwtAssertion("x", "https://as")).needs_person
+    assert not Authorization(grant=JwtAssertion("x", "https://as.example")).needs_person
 
 
 def test_no_secret_is_in_a_repr() -> None:
-    identity = IdentityAssertion(token_endpoint="https://h/x", client=CLIENT, subject_token="hush")
-    assert "hush" not in repr((identity, JwtAssertion("hush", "https://as")))
+    identity = IdentityAssertion(
+        token_endpoint="https://h.example/x", client=CLIENT, subject_token="hush"
+    )
+    assert "hush" not in repr((identity, JwtAssertion("hush", "https://as.example")))

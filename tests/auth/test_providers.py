@@ -34,8 +34,8 @@ from .bench import (
     World,
 )
 
-TOKEN = "https://as/token"
-REGISTER = "https://as/register"
+TOKEN = "https://as.example/token"
+REGISTER = "https://as.example/register"
 
 
 def server(**changes: Any) -> dict[str, Any]:
@@ -74,7 +74,7 @@ def test_a_public_client_sends_its_id(methods: list[str] | None, is_registered: 
     bench = logged_in(world(token_endpoint_auth_methods_supported=methods), options)
     assert bench.header == "Bearer token-1"
     (form,) = bench.forms()
-    assert form["client_id"] == ("client-of-as" if is_registered else "mine")
+    assert form["client_id"] == ("client-of-as.example" if is_registered else "mine")
     assert "client_secret" not in form
     assert "authorization" not in bench.world.asked[-1].headers
 
@@ -88,7 +88,7 @@ def test_a_key_that_cannot_be_used_is_said_before_the_login() -> None:
 
 # The id beside a secret
 
-SECRET = OAuthClient(client_id="c", client_secret="hush", issuer="https://as")
+SECRET = OAuthClient(client_id="c", client_secret="hush", issuer="https://as.example")
 BASIC = ["client_secret_basic"]
 
 
@@ -168,9 +168,9 @@ def test_an_identity_provider_that_wants_the_id_beside_basic() -> None:
         kind = "urn:ietf:params:oauth:token-type:id-jag"
         return 200, {"access_token": "jag", "issued_token_type": kind}
 
-    found.answers["https://idp/token"] = exchange
+    found.answers["https://idp.example/token"] = exchange
     identity = IdentityAssertion(
-        token_endpoint="https://idp/token", client=SECRET, subject_token="id.token"
+        token_endpoint="https://idp.example/token", client=SECRET, subject_token="id.token"
     )
     bench = logged_in(found, Authorization(client=SECRET, grant=identity))
     assert bench.header == "Bearer token-1"
@@ -345,7 +345,7 @@ def test_a_server_that_says_it_does_not_support_pkce(methods: list[str]) -> None
 @pytest.mark.parametrize("place", ["resource", "server", "both"])
 @pytest.mark.parametrize("path", ["", "/tenant"])
 def test_issuers_that_differ_by_a_slash(place: str, path: str) -> None:
-    issuer = f"https://as{path}"
+    issuer = f"https://as.example{path}"
     resource = {**RESOURCE, "authorization_servers": [issuer + "/" * (place != "server")]}
     found = World(
         documents={
@@ -557,7 +557,9 @@ def test_a_server_that_never_answers_needs_no_login() -> None:
 
 
 def test_a_login_that_fails_before_the_first_request() -> None:
-    bench = Bench(World(documents={PRM: {**RESOURCE, "resource": "https://other"}}), FIRST).start()
+    bench = Bench(
+        World(documents={PRM: {**RESOURCE, "resource": "https://other.example"}}), FIRST
+    ).start()
     assert bench.error.reason == "resource_mismatch"
     bench = Bench(World(documents={PRM: RESOURCE}), FIRST).start()
     assert bench.error.reason == "no_metadata"
@@ -568,9 +570,9 @@ def test_a_login_that_fails_before_the_first_request() -> None:
     [
         ("http://127.0.0.1:8/mcp", "127.0.0.1", AddressClass.LOOPBACK),
         ("http://127.0.0.1:8/mcp", "", AddressClass.LOOPBACK),
-        ("https://h/mcp", "10.0.0.1", AddressClass.PRIVATE),
-        ("https://h/mcp", "", AddressClass.PUBLIC),
-        ("https://h/mcp", PUBLIC, AddressClass.PUBLIC),
+        ("https://h.example/mcp", "10.0.0.1", AddressClass.PRIVATE),
+        ("https://h.example/mcp", "", AddressClass.PUBLIC),
+        ("https://h.example/mcp", PUBLIC, AddressClass.PUBLIC),
     ],
 )
 def test_the_address_of_the_server_is_that_of_its_metadata(

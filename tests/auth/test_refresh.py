@@ -50,13 +50,13 @@ def test_an_expired_token_is_refreshed_before_it_is_sent() -> None:
     assert not bench.flow.prepare(bench.now)
     bench.run()
     assert bench.flow.prepare(bench.now)
-    assert bench.urls == ["https://as/token"]
+    assert bench.urls == ["https://as.example/token"]
     assert bench.forms() == [
         {
             "grant_type": "refresh_token",
             "refresh_token": "refresh-1",
             "resource": ENDPOINT,
-            "client_id": "client-of-as",
+            "client_id": "client-of-as.example",
         }
     ]
     assert bench.header == "Bearer token-2"
@@ -94,7 +94,7 @@ def test_expired_stored_credentials_need_one_request() -> None:
     logged_in(shared := world())
     shared.wall_time += 100
     bench = Bench(shared).start()
-    assert bench.urls == ["https://as/token"]
+    assert bench.urls == ["https://as.example/token"]
     assert bench.header == "Bearer token-2"
 
 
@@ -107,7 +107,7 @@ def test_a_refused_token_is_refreshed_if_the_server_is_the_same() -> None:
     bench = logged_in(world())
     attempt = bench.sent()
     assert bench.refused(attempt=attempt) == SendAgain()
-    assert bench.urls == [PRM, "https://as/token"]
+    assert bench.urls == [PRM, "https://as.example/token"]
     assert bench.forms()[0]["grant_type"] == "refresh_token"
     attempt.generation = bench.flow.generation
     bench.refused(attempt=attempt)  # the refreshed token as well
@@ -124,21 +124,21 @@ def test_a_refused_token_with_new_scopes_is_not_refreshed() -> None:
 @pytest.mark.requirement("AUTH-C-004", "AUTH-C-024")
 def test_another_authorization_server_gets_nothing_of_the_first() -> None:
     bench = logged_in(world())
-    other = json.loads(json.dumps(SERVER).replace("https://as", "https://as2"))
+    other = json.loads(json.dumps(SERVER).replace("https://as.example", "https://as2.example"))
     bench.world.documents = {
-        PRM: {**RESOURCE, "authorization_servers": ["https://as2"]},
-        ASM.replace("as/", "as2/"): other,
+        PRM: {**RESOURCE, "authorization_servers": ["https://as2.example"]},
+        ASM.replace("as.", "as2."): other,
     }
     bench.refused()
     assert bench.urls == [
         PRM,
-        "https://as2/.well-known/oauth-authorization-server",
-        "https://as2/register",
-        "https://as2/token",
+        "https://as2.example/.well-known/oauth-authorization-server",
+        "https://as2.example/register",
+        "https://as2.example/token",
     ]
-    assert bench.requested("client_id") == ["client-of-as", "client-of-as2"]
+    assert bench.requested("client_id") == ["client-of-as.example", "client-of-as2.example"]
     for asked in bench.world.asked:
-        assert b"client-of-as\n" not in asked.body + b"\n"
+        assert b"client-of-as.example\n" not in asked.body + b"\n"
         assert b"token-1" not in asked.body
         assert b"refresh-1" not in asked.body
 
@@ -157,7 +157,7 @@ def test_a_refused_refresh_leads_to_a_login() -> None:
     def token(asked: Asked) -> Answer:
         return spent(asked) if asked.form["grant_type"] == "refresh_token" else refuse(asked)
 
-    bench.world.answers["https://as/token"] = token
+    bench.world.answers["https://as.example/token"] = token
     bench.refused()
     assert [form["grant_type"] for form in bench.forms()] == ["refresh_token", "authorization_code"]
     assert bench.header == "Bearer token-2"
@@ -182,7 +182,7 @@ def test_a_refresh_may_be_refused_in_any_words(answer: Answer) -> None:
     def token(asked: Asked) -> Answer:
         return answer if asked.form["grant_type"] == "refresh_token" else usual(asked)
 
-    bench.world.answers["https://as/token"] = token
+    bench.world.answers["https://as.example/token"] = token
     bench.refused()
     assert bench.header == "Bearer token-2"
     assert bench.world.locked == set()
@@ -191,7 +191,7 @@ def test_a_refresh_may_be_refused_in_any_words(answer: Answer) -> None:
 @pytest.mark.parametrize("status", [408, 429, 500, 503])
 def test_a_server_out_of_order_does_not_cost_the_refresh_token(status: int) -> None:
     bench = logged_in(world())
-    bench.world.answers["https://as/token"] = lambda asked: (status, {"error": "later"})
+    bench.world.answers["https://as.example/token"] = lambda asked: (status, {"error": "later"})
     bench.refused()
     assert bench.error.reason == "later"
     bench.world.answers.clear()
@@ -203,7 +203,7 @@ def test_a_server_out_of_order_does_not_cost_the_refresh_token(status: int) -> N
 def test_a_login_after_a_refused_refresh_requests_what_was_requested_before() -> None:
     bench = logged_in(world())
     bench.refused(403, 'Bearer error="insufficient_scope", scope="b"')
-    bench.world.answers["https://as/token"] = spent
+    bench.world.answers["https://as.example/token"] = spent
     bench.world.wall_time += 100
     bench.flow.prepare(bench.now)
     bench.run()
@@ -241,7 +241,7 @@ def test_a_registration_does_not_replace_what_another_process_has_stored() -> No
 def with_another_client(shared: World, **changes: Any) -> None:
     """Another process has registered once more since the login, and stored its client."""
     document = json.loads(shared.stored[KEY])
-    document["clients"]["https://as"] |= {"client_id": "newer", **changes}
+    document["clients"]["https://as.example"] |= {"client_id": "newer", **changes}
     shared.stored[KEY] = json.dumps(document)
 
 
@@ -252,13 +252,13 @@ def test_tokens_are_refreshed_with_the_id_of_their_own_public_client() -> None:
     bench.flow.prepare(bench.now)
     bench.run()
     assert bench.header == "Bearer token-2"
-    assert bench.forms()[-1]["client_id"] == "client-of-as"
+    assert bench.forms()[-1]["client_id"] == "client-of-as.example"
 
 
 def test_tokens_of_a_client_whose_secret_is_lost_are_not_refreshed() -> None:
     server = {**SERVER, "token_endpoint_auth_methods_supported": ["client_secret_basic"]}
     shared = world(documents={PRM: RESOURCE, ASM: server})
-    shared.answers["https://as/register"] = lambda asked: (
+    shared.answers["https://as.example/register"] = lambda asked: (
         201,
         {"client_id": "older", "client_secret": "s"},
     )
@@ -273,7 +273,7 @@ def test_tokens_of_a_client_whose_secret_is_lost_are_not_refreshed() -> None:
 
 def test_a_refused_refresh_before_a_request_discards_the_token() -> None:
     bench = logged_in(world())
-    bench.world.answers["https://as/token"] = spent
+    bench.world.answers["https://as.example/token"] = spent
     bench.world.wall_time += 100
     bench.flow.prepare(bench.now)
     bench.run()
@@ -286,7 +286,7 @@ def test_a_lost_refresh_is_repeated_once() -> None:
     bench = logged_in(world())
     answers: list[Answer] = ["reset"]
     usual = bench.world.token
-    bench.world.answers["https://as/token"] = lambda asked: (
+    bench.world.answers["https://as.example/token"] = lambda asked: (
         answers.pop() if answers else usual(asked)
     )
     bench.world.wall_time += 100
@@ -298,7 +298,7 @@ def test_a_lost_refresh_is_repeated_once() -> None:
 
 def test_a_refresh_whose_response_is_too_long_is_not_tried_again() -> None:
     bench = logged_in(world())
-    bench.world.answers["https://as/token"] = lambda asked: (200, b"x" * 70_000)
+    bench.world.answers["https://as.example/token"] = lambda asked: (200, b"x" * 70_000)
     bench.world.wall_time += 100
     bench.flow.prepare(bench.now)
     bench.run()
@@ -308,7 +308,7 @@ def test_a_refresh_whose_response_is_too_long_is_not_tried_again() -> None:
 
 def test_a_refresh_that_is_lost_twice_fails_and_keeps_the_token() -> None:
     bench = logged_in(world())
-    bench.world.answers["https://as/token"] = lambda asked: "reset"
+    bench.world.answers["https://as.example/token"] = lambda asked: "reset"
     bench.world.wall_time += 100
     bench.flow.prepare(bench.now)
     bench.run()
@@ -331,7 +331,7 @@ def test_a_given_client_that_has_changed_cannot_refresh(secret: str | None) -> N
     assert bench.header == ""
 
 
-@pytest.mark.parametrize("issuer", ["https://honest", None])
+@pytest.mark.parametrize("issuer", ["https://honest.example", None])
 @pytest.mark.parametrize("method", ["client_secret_basic", "client_secret_post"])
 def test_a_secret_does_not_go_to_an_issuer_that_registered_the_same_id(
     issuer: str | None, method: str
@@ -340,7 +340,7 @@ def test_a_secret_does_not_go_to_an_issuer_that_registered_the_same_id(
     server = {**SERVER, "token_endpoint_auth_methods_supported": [method]}
     shared = world(documents={PRM: RESOURCE, ASM: server})
     registered = {"client_id": "robot", "client_secret": "x", "token_endpoint_auth_method": method}
-    shared.answers["https://as/register"] = lambda asked: (201, registered)
+    shared.answers["https://as.example/register"] = lambda asked: (201, registered)
     assert logged_in(shared).header == "Bearer token-1"
     shared.wall_time += 100
     shared.asked.clear()
@@ -504,22 +504,24 @@ def test_failing_signatures(failing: type, text: str) -> None:
 
 
 def test_a_document_round_trips() -> None:
-    saved = Saved(bound_issuer="https://as")
+    saved = Saved(bound_issuer="https://as.example")
     for number in range(25):
-        issuer = f"https://as{number}"
+        issuer = f"https://as.example{number}"
         saved.add_client(issuer, OAuthClient(client_id="c", issuer=issuer))
     again = Saved.parse(saved.encode())
-    assert list(again.clients) == [f"https://as{number}" for number in range(5, 25)]
+    assert list(again.clients) == [f"https://as.example{number}" for number in range(5, 25)]
     assert again.clients == saved.clients
-    assert (again.bound_issuer, again.tokens) == ("https://as", None)
-    broken = json.dumps({"version": 1, "clients": {"https://as": {}}, "tokens": {}})
+    assert (again.bound_issuer, again.tokens) == ("https://as.example", None)
+    broken = json.dumps({"version": 1, "clients": {"https://as.example": {}}, "tokens": {}})
     assert Saved.parse(broken).clients == {}
 
 
 # Time
 
 
-@pytest.mark.parametrize("url", [PRM, ASM, "https://as/register", "https://as/token"])
+@pytest.mark.parametrize(
+    "url", [PRM, ASM, "https://as.example/register", "https://as.example/token"]
+)
 def test_a_request_that_is_not_answered_ends_the_flow(url: str) -> None:
     bench = Bench()
     bench.world.answers[url] = lambda asked: None
@@ -571,7 +573,7 @@ def test_closing_breaks_the_flow_off() -> None:
 
 def test_closing_releases_the_lock_and_ignores_what_comes_late() -> None:
     bench = logged_in(world())
-    bench.world.answers["https://as/token"] = lambda asked: None
+    bench.world.answers["https://as.example/token"] = lambda asked: None
     bench.world.wall_time += 100
     bench.flow.prepare(bench.now)
     bench.run()
@@ -610,13 +612,13 @@ def test_an_expired_client_of_a_code_is_registered_again_once() -> None:
     bench = Bench(world())
     answers: list[Answer] = [(401, {"error": "invalid_client"}), (401, {"error": "invalid_client"})]
     usual = bench.world.token
-    bench.world.answers["https://as/token"] = lambda asked: (
+    bench.world.answers["https://as.example/token"] = lambda asked: (
         answers.pop() if answers else usual(asked)
     )
     bench.start()
     bench.refused()
     assert bench.error.reason == "invalid_client"
-    assert bench.urls.count("https://as/register") == 2
+    assert bench.urls.count("https://as.example/register") == 2
     answers.append((401, {"error": "invalid_client"}))
     bench.refused()
     assert bench.header == "Bearer token-1"
@@ -641,7 +643,7 @@ def refusing_scopes(world: World, *, refuses_all: bool = False) -> list[str]:
         world.person = log_in
         return redirect
 
-    world.answers["https://as/register"], world.person = register, log_in
+    world.answers["https://as.example/register"], world.person = register, log_in
     return registered
 
 
@@ -668,7 +670,7 @@ def test_scopes_that_are_refused_to_a_new_client_are_not_tried_again() -> None:
 
 def test_a_refused_code_is_tried_again_once() -> None:
     bench = Bench()
-    bench.world.answers["https://as/token"] = spent
+    bench.world.answers["https://as.example/token"] = spent
     bench.start()
     bench.refused()
     assert bench.error.reason == "invalid_grant"
@@ -677,7 +679,10 @@ def test_a_refused_code_is_tried_again_once() -> None:
 
 def test_a_given_client_that_is_refused_is_not_registered() -> None:
     bench = Bench(options=Authorization(client=OAuthClient(client_id="c")))
-    bench.world.answers["https://as/token"] = lambda asked: (401, {"error": "invalid_client"})
+    bench.world.answers["https://as.example/token"] = lambda asked: (
+        401,
+        {"error": "invalid_client"},
+    )
     bench.start()
     bench.refused()
     assert bench.error.reason == "invalid_client"
@@ -701,12 +706,12 @@ def test_a_registration_keeps_what_another_process_has_stored_meanwhile() -> Non
         shared.stored[key] = theirs
         return 201, {"client_id": "mine"}
 
-    shared.answers["https://as/register"] = register
+    shared.answers["https://as.example/register"] = register
     bench = Bench(shared).start()
     bench.refused()
     assert bench.flow.state is AuthorizationState.LOGIN
     stored = Saved.parse(shared.stored[key])
-    assert stored.clients["https://as"].client_id == "mine"
+    assert stored.clients["https://as.example"].client_id == "mine"
     assert stored.tokens is not None
     assert stored.tokens.access_token == "token-1"
 
@@ -715,7 +720,7 @@ def test_a_registration_keeps_what_another_process_has_stored_meanwhile() -> Non
 def test_the_storage_is_not_locked_while_a_person_logs_in(error: str) -> None:
     """Other processes use the credentials meanwhile, and a person may take minutes."""
     bench = logged_in(shared := world())
-    shared.answers["https://as/token"] = lambda asked: (400, {"error": error})
+    shared.answers["https://as.example/token"] = lambda asked: (400, {"error": error})
     shared.person = lambda url: None
     bench.refused()
     assert [form["grant_type"] for form in bench.forms()] == ["refresh_token"]

@@ -21,14 +21,14 @@ from sansmcp.auth.options import (
 
 from .bench import ASM, OPENID, PRM, RESOURCE, ROOT_PRM, SERVER, Answer, Asked, Bench, World
 
-TENANT = "https://as/tenant"
+TENANT = "https://as.example/tenant"
 STEP_UP = 'Bearer error="insufficient_scope", scope="b"'
 CLIENT_URL = "https://app.example/client.json"
-GIVEN = OAuthClient(client_id="c", client_secret="s", issuer="https://as")
+GIVEN = OAuthClient(client_id="c", client_secret="s", issuer="https://as.example")
 SECRET = {**SERVER, "token_endpoint_auth_methods_supported": ["client_secret_basic"]}
 DPOP = {**SERVER, "dpop_signing_alg_values_supported": ["ES256"]}
 IDENTITY = IdentityAssertion(
-    token_endpoint="https://idp/token", client=GIVEN, subject_token="id.token"
+    token_endpoint="https://idp.example/token", client=GIVEN, subject_token="id.token"
 )
 
 
@@ -64,8 +64,8 @@ def stepped_up_in_vain() -> Bench:
 def migrated() -> Bench:
     bench = flow(gives_refresh=True)
     bench.world.documents = {
-        PRM: {**RESOURCE, "authorization_servers": ["https://as2"]},
-        ASM.replace("//as/", "//as2/"): {
+        PRM: {**RESOURCE, "authorization_servers": ["https://as2.example"]},
+        ASM.replace("//as.example/", "//as2.example/"): {
             name: value.replace("//as", "//as2") if isinstance(value, str) else value
             for name, value in SERVER.items()
         },
@@ -76,7 +76,7 @@ def migrated() -> Bench:
 
 def from_another_issuer(url: str) -> str:
     state = dict(parse_qsl(urlsplit(url).query))["state"]
-    return "?" + urlencode({"code": "c", "state": state, "iss": "https://evil"})
+    return "?" + urlencode({"code": "c", "state": state, "iss": "https://evil.example"})
 
 
 def with_nonce(asked: Asked) -> Answer:
@@ -86,7 +86,7 @@ def with_nonce(asked: Asked) -> Answer:
 def dpop(*, nonce: bool) -> Bench:
     demands = [with_nonce] if nonce else []
     world = World(documents={PRM: RESOURCE, ASM: DPOP}, token_type="DPoP")
-    world.answers["https://as/token"] = lambda asked: (
+    world.answers["https://as.example/token"] = lambda asked: (
         demands.pop()(asked) if demands else world.token(asked)
     )
     bench = Bench(world, Authorization(dpop=True)).start()
@@ -101,7 +101,7 @@ def of_the_company() -> Bench:
     def issue(asked: Any) -> Any:
         return 200, jag
 
-    return flow({PRM: RESOURCE, ASM: SECRET}, options, answers={"https://idp/token": issue})
+    return flow({PRM: RESOURCE, ASM: SECRET}, options, answers={"https://idp.example/token": issue})
 
 
 FLOWS: dict[str, tuple[int, Callable[[], Bench]]] = {
@@ -112,10 +112,10 @@ FLOWS: dict[str, tuple[int, Callable[[], Bench]]] = {
         7,
         lambda: flow(
             {
-                "https://h/odd": {**RESOURCE, "authorization_servers": [TENANT]},
+                "https://h.example/odd": {**RESOURCE, "authorization_servers": [TENANT]},
                 f"{TENANT}/.well-known/openid-configuration": {**SERVER, "issuer": TENANT},
             },
-            challenge='Bearer resource_metadata="https://h/odd"',
+            challenge='Bearer resource_metadata="https://h.example/odd"',
         ),
     ),
     "metadata document of the client": (
@@ -135,11 +135,11 @@ FLOWS: dict[str, tuple[int, Callable[[], Bench]]] = {
     "redirect of another issuer": (4, lambda: flow(person=from_another_issuer)),
     "metadata of another issuer": (
         2,
-        lambda: flow({PRM: RESOURCE, ASM: {**SERVER, "issuer": "https://evil"}}),
+        lambda: flow({PRM: RESOURCE, ASM: {**SERVER, "issuer": "https://evil.example"}}),
     ),
     "metadata of another resource": (
         1,
-        lambda: flow({PRM: {**RESOURCE, "resource": "https://evil/mcp"}, ASM: SERVER}),
+        lambda: flow({PRM: {**RESOURCE, "resource": "https://evil.example/mcp"}, ASM: SERVER}),
     ),
     "client credentials": (
         3,
@@ -149,7 +149,7 @@ FLOWS: dict[str, tuple[int, Callable[[], Bench]]] = {
     ),
     "assertion of the platform": (
         3,
-        lambda: flow(options=Authorization(grant=JwtAssertion("a.b.c", "https://as"))),
+        lambda: flow(options=Authorization(grant=JwtAssertion("a.b.c", "https://as.example"))),
     ),
     "assertion of the company": (4, of_the_company),
     "DPoP": (5, lambda: dpop(nonce=False)),
@@ -177,17 +177,17 @@ def test_a_refresh_before_a_request_is_one_request() -> None:
     bench.world.wall_time += 99
     assert not bench.flow.prepare(bench.now)
     bench.run()
-    assert bench.urls == ["https://as/token"]
+    assert bench.urls == ["https://as.example/token"]
 
 
 def test_a_refresh_after_a_refusal_is_one_request_more() -> None:
     """The metadata of the server tells whether it has changed to another authorization server."""
     bench = logged_in()
     bench.refused()
-    assert bench.urls == [PRM, "https://as/token"]
+    assert bench.urls == [PRM, "https://as.example/token"]
 
 
 def test_a_refresh_at_a_server_without_metadata() -> None:
     bench = logged_in(documents={}, is_legacy_allowed=True)
     bench.refused()
-    assert bench.urls == [PRM, ROOT_PRM, "https://h/token"]
+    assert bench.urls == [PRM, ROOT_PRM, "https://h.example/token"]

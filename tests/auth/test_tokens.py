@@ -22,7 +22,7 @@ from sansmcp.http import RequestHead
 
 from .responses import response
 
-URL = "https://as/token"
+URL = "https://as.example/token"
 HEAD = RequestHead(method=b"POST", target=b"/token", headers=())
 CLIENT = OAuthClient(client_id="c:ä", client_secret="s /+")
 
@@ -148,9 +148,9 @@ def test_an_identity_assertion() -> None:
 
 
 TOKENS = Tokens(
-    issuer="https://as",
+    issuer="https://as.example",
     client_id="c",
-    resource="https://h",
+    resource="https://h.example",
     token_endpoint=URL,
     auth_method="none",
     access_token="hush-t",
@@ -234,31 +234,31 @@ def test_no_secret_is_in_a_repr() -> None:
 
 def test_the_assertion_of_a_client() -> None:
     header, claims = client_assertion(
-        "c", "https://as", algorithm="ES256", key_id="k", jti="j", wall_time=1000.9
+        "c", "https://as.example", algorithm="ES256", key_id="k", jti="j", wall_time=1000.9
     )
     assert header == {"alg": "ES256", "typ": "JWT", "kid": "k"}
     assert claims == {
         "iss": "c",
         "sub": "c",
-        "aud": "https://as",
+        "aud": "https://as.example",
         "jti": "j",
         "iat": 1000,
         "exp": 1060,
     }
     header, _ = client_assertion(
-        "c", "https://as", algorithm="ES256", key_id=None, jti="j", wall_time=0
+        "c", "https://as.example", algorithm="ES256", key_id=None, jti="j", wall_time=0
     )
     assert "kid" not in header
 
 
 def test_the_proof_of_a_request() -> None:
     key = {"kty": "EC", "crv": "P-256", "x": "x", "y": "y", "d": "private", "kid": "k"}
-    header, claims = dpop_proof(key, b"POST", "https://h/mcp?q#f", jti="j", wall_time=5.5)
+    header, claims = dpop_proof(key, b"POST", "https://h.example/mcp?q#f", jti="j", wall_time=5.5)
     public = {"kty": "EC", "crv": "P-256", "x": "x", "y": "y"}
     assert header == {"typ": "dpop+jwt", "alg": "ES256", "jwk": public}
-    assert claims == {"jti": "j", "htm": "POST", "htu": "https://h/mcp", "iat": 5}
+    assert claims == {"jti": "j", "htm": "POST", "htu": "https://h.example/mcp", "iat": 5}
     _, claims = dpop_proof(
-        key, b"GET", "https://h/", jti="j", wall_time=5, nonce="n", access_token="t"
+        key, b"GET", "https://h.example/", jti="j", wall_time=5, nonce="n", access_token="t"
     )
     assert claims["nonce"] == "n"
     assert claims["ath"] == "47mKTaMaEn1L3m5DAz9muidMqw636xxw7EFAK_YnPdg"

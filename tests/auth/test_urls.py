@@ -14,27 +14,43 @@ WELL_KNOWN = "/.well-known/oauth-protected-resource"
     ("endpoint", "challenged", "expected"),
     [
         (
-            "https://h/public/mcp",
+            "https://h.example/public/mcp",
             None,
-            [f"https://h{WELL_KNOWN}/public/mcp", f"https://h{WELL_KNOWN}"],
+            [f"https://h.example{WELL_KNOWN}/public/mcp", f"https://h.example{WELL_KNOWN}"],
         ),
-        ("https://h/", None, [f"https://h{WELL_KNOWN}"]),
-        ("https://h", None, [f"https://h{WELL_KNOWN}"]),
-        ("https://h:8/mcp/", None, [f"https://h:8{WELL_KNOWN}/mcp/", f"https://h:8{WELL_KNOWN}"]),
-        ("https://h/mcp?a=b", None, [f"https://h{WELL_KNOWN}/mcp?a=b", f"https://h{WELL_KNOWN}"]),
+        ("https://h.example/", None, [f"https://h.example{WELL_KNOWN}"]),
+        ("https://h.example", None, [f"https://h.example{WELL_KNOWN}"]),
         (
-            "https://h/mcp",
-            "https://o/x",
-            ["https://o/x", f"https://h{WELL_KNOWN}/mcp", f"https://h{WELL_KNOWN}"],
+            "https://h.example:8/mcp/",
+            None,
+            [f"https://h.example:8{WELL_KNOWN}/mcp/", f"https://h.example:8{WELL_KNOWN}"],
         ),
         (
-            "https://h/mcp",
-            f"https://h{WELL_KNOWN}",
-            [f"https://h{WELL_KNOWN}", f"https://h{WELL_KNOWN}/mcp"],
+            "https://h.example/mcp?a=b",
+            None,
+            [f"https://h.example{WELL_KNOWN}/mcp?a=b", f"https://h.example{WELL_KNOWN}"],
         ),
-        ("https://h/", "http://o/x", [f"https://h{WELL_KNOWN}"]),
-        ("https://h/", "/relative", [f"https://h{WELL_KNOWN}"]),
-        ("https://h/", "http://127.0.0.1/x", ["http://127.0.0.1/x", f"https://h{WELL_KNOWN}"]),
+        (
+            "https://h.example/mcp",
+            "https://o.example/x",
+            [
+                "https://o.example/x",
+                f"https://h.example{WELL_KNOWN}/mcp",
+                f"https://h.example{WELL_KNOWN}",
+            ],
+        ),
+        (
+            "https://h.example/mcp",
+            f"https://h.example{WELL_KNOWN}",
+            [f"https://h.example{WELL_KNOWN}", f"https://h.example{WELL_KNOWN}/mcp"],
+        ),
+        ("https://h.example/", "http://o/x", [f"https://h.example{WELL_KNOWN}"]),
+        ("https://h.example/", "/relative", [f"https://h.example{WELL_KNOWN}"]),
+        (
+            "https://h.example/",
+            "http://127.0.0.1/x",
+            ["http://127.0.0.1/x", f"https://h.example{WELL_KNOWN}"],
+        ),
     ],
 )
 def test_resource_metadata(endpoint: str, challenged: str | None, expected: list[str]) -> None:
@@ -46,33 +62,33 @@ def test_resource_metadata(endpoint: str, challenged: str | None, expected: list
     ("issuer", "expected"),
     [
         (
-            "https://a/tenant1",
+            "https://a.example/tenant1",
             [
-                "https://a/.well-known/oauth-authorization-server/tenant1",
-                "https://a/.well-known/openid-configuration/tenant1",
-                "https://a/tenant1/.well-known/openid-configuration",
+                "https://a.example/.well-known/oauth-authorization-server/tenant1",
+                "https://a.example/.well-known/openid-configuration/tenant1",
+                "https://a.example/tenant1/.well-known/openid-configuration",
             ],
         ),
         (
-            "https://a/t/1/",
+            "https://a.example/t/1/",
             [
-                "https://a/.well-known/oauth-authorization-server/t/1",
-                "https://a/.well-known/openid-configuration/t/1",
-                "https://a/t/1/.well-known/openid-configuration",
+                "https://a.example/.well-known/oauth-authorization-server/t/1",
+                "https://a.example/.well-known/openid-configuration/t/1",
+                "https://a.example/t/1/.well-known/openid-configuration",
             ],
         ),
         (
-            "https://a",
+            "https://a.example",
             [
-                "https://a/.well-known/oauth-authorization-server",
-                "https://a/.well-known/openid-configuration",
+                "https://a.example/.well-known/oauth-authorization-server",
+                "https://a.example/.well-known/openid-configuration",
             ],
         ),
         (
-            "https://a:8/",
+            "https://a.example:8/",
             [
-                "https://a:8/.well-known/oauth-authorization-server",
-                "https://a:8/.well-known/openid-configuration",
+                "https://a.example:8/.well-known/oauth-authorization-server",
+                "https://a.example:8/.well-known/openid-configuration",
             ],
         ),
     ],
@@ -82,18 +98,18 @@ def test_server_metadata(issuer: str, expected: list[str]) -> None:
 
 
 def test_defaults_of_2025_03_26() -> None:
-    assert urls.default_server_urls("https://h:8/mcp") == (
-        "https://h:8",
-        "https://h:8/authorize",
-        "https://h:8/token",
-        "https://h:8/register",
+    assert urls.default_server_urls("https://h.example:8/mcp") == (
+        "https://h.example:8",
+        "https://h.example:8/authorize",
+        "https://h.example:8/token",
+        "https://h.example:8/register",
     )
 
 
 @pytest.mark.parametrize(
     ("url", "safe"),
     [
-        ("https://h/x?y", True),
+        ("https://h.example/x?y", True),
         ("HTTPS://h/x", True),
         ("http://localhost:8/x", True),
         ("http://127.9.0.1/x", True),
@@ -110,13 +126,13 @@ def test_defaults_of_2025_03_26() -> None:
         ("https:///x", False),
         ("https://user@h/x", False),
         ("https://user:password@h/x", False),
-        ("https://h/x#fragment", False),
-        ("https://h/x#", False),
-        ("https://h/ x", False),
-        ("https://h/\nx", False),
-        ("https://h/\u00e4", False),
-        ("https://h:port/x", False),
-        ("https://h\\@evil/x", False),
+        ("https://h.example/x#fragment", False),
+        ("https://h.example/x#", False),
+        ("https://h.example/ x", False),
+        ("https://h.example/\nx", False),
+        ("https://h.example/\u00e4", False),
+        ("https://h.example:port/x", False),
+        ("https://h.example\\@evil/x", False),
         ("https://[::1", False),
         ("//h/x", False),
         ("", False),
@@ -129,14 +145,14 @@ def test_safe_urls(url: str, safe: bool) -> None:
 @pytest.mark.parametrize(
     ("url", "possible"),
     [
-        ("https://h/client.json", True),
-        ("https://h/a/b?c", True),
-        ("https://h", False),
-        ("https://h/", False),
+        ("https://h.example/client.json", True),
+        ("https://h.example/a/b?c", True),
+        ("https://h.example", False),
+        ("https://h.example/", False),
         ("http://localhost/client.json", False),
-        ("https://h/a/../b", False),
-        ("https://h/./b", False),
-        ("https://h/b#c", False),
+        ("https://h.example/a/../b", False),
+        ("https://h.example/./b", False),
+        ("https://h.example/b#c", False),
         ("https://u@h/b", False),
         ("b", False),
     ],
@@ -148,37 +164,37 @@ def test_urls_of_client_metadata(url: str, possible: bool) -> None:
 @pytest.mark.parametrize(
     ("resource", "covered"),
     [
-        ("https://h/public/mcp", True),
-        ("HTTPS://H:443/public/mcp", True),
-        ("https://h/public/mcp/", True),
-        ("https://h/public", True),
-        ("https://h/public/", True),
-        ("https://h", True),
-        ("https://h/", True),
-        ("https://h/public/mcp?x=y", True),
-        ("https://h/public/mc", False),
-        ("https://h/public/mcp/more", False),
-        ("https://h/Public/mcp", False),
-        ("https://h:8/public/mcp", False),
+        ("https://h.example/public/mcp", True),
+        ("HTTPS://H.EXAMPLE:443/public/mcp", True),
+        ("https://h.example/public/mcp/", True),
+        ("https://h.example/public", True),
+        ("https://h.example/public/", True),
+        ("https://h.example", True),
+        ("https://h.example/", True),
+        ("https://h.example/public/mcp?x=y", True),
+        ("https://h.example/public/mc", False),
+        ("https://h.example/public/mcp/more", False),
+        ("https://h.example/Public/mcp", False),
+        ("https://h.example:8/public/mcp", False),
         ("http://h/public/mcp", False),
-        ("https://o/public/mcp", False),
-        ("https://h/public/mcp#x", False),
+        ("https://o.example/public/mcp", False),
+        ("https://h.example/public/mcp#x", False),
         ("nonsense", False),
     ],
 )
 def test_resources_that_cover_the_endpoint(resource: str, covered: bool) -> None:
-    assert urls.covers(resource, "https://h/public/mcp?key=1") is covered
+    assert urls.covers(resource, "https://h.example/public/mcp?key=1") is covered
 
 
 @pytest.mark.requirement("AUTH-C-021")
 def test_an_endpoint_in_capitals() -> None:
-    assert urls.covers("https://h/mcp", "HTTPS://H/mcp")
-    assert urls.origin_of("HTTPS://H/mcp") == urls.origin_of("https://h:443/x")
+    assert urls.covers("https://h.example/mcp", "HTTPS://H.EXAMPLE/mcp")
+    assert urls.origin_of("HTTPS://H.EXAMPLE/mcp") == urls.origin_of("https://h.example:443/x")
 
 
 def test_parts() -> None:
     assert urls.host_of("https://[::1]:8/x") == "::1"
-    assert urls.without_query("https://h/x?a#b") == "https://h/x"
+    assert urls.without_query("https://h.example/x?a#b") == "https://h.example/x"
     assert urls.is_loopback("http://localhost/x")
     assert not urls.is_loopback("nonsense")
-    assert not urls.is_loopback("https://h/")
+    assert not urls.is_loopback("https://h.example/")

@@ -151,9 +151,19 @@ def test_no_page_but_of_the_web_is_opened(asking: str) -> None:
         assert "url must be an http or https URL" in terminal.shown
 
 
-@pytest.mark.parametrize("url", [r"https://evil.example\@good.example/", r"https:\\evil.example"])
+OTHER_HOSTS = [
+    r"https://evil.example\@good.example/",
+    r"https:\\evil.example",
+    "https://%65vil.example/",
+    "https://127%2e0.0.1/",
+    "https://\uff11\uff12\uff17.0.0.1/",
+    "https://p\u0430y.example/",
+]
+
+
+@pytest.mark.parametrize("url", OTHER_HOSTS)
 def test_no_page_is_opened_of_another_host_than_the_one_shown(url: str) -> None:
-    """Browsers take a backslash for a slash."""
+    """Browsers take a backslash for a slash, undo escapes, and map what looks alike."""
     asked = {"mode": "url", "message": "Pay", "url": url}
     with pytest.raises(JsonRpcError, match="url must be"):
         next(interview(asked, "server", lambda url: None))

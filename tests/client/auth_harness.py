@@ -26,7 +26,7 @@ from ..auth.bench import Asked as AuthAsked
 from .harness import URL, Asked, ClientHarness
 
 PRM = "http://localhost:8000/.well-known/oauth-protected-resource/mcp"
-ASM = "https://as/.well-known/oauth-authorization-server"
+ASM = "https://as.example/.well-known/oauth-authorization-server"
 
 
 class AuthHarness(ClientHarness):

@@ -596,7 +596,7 @@ def test_a_trace_shows_no_secret() -> None:
     harness.take().result()
     text = "\n".join(lines)
     assert "a request of the authorization, not shown" in text
-    for secret in ("token-1", "refresh-1", "code-1", "client-of-as"):
+    for secret in ("token-1", "refresh-1", "code-1", "client-of-as.example"):
         assert secret not in text
 
 

@@ -97,7 +97,7 @@ def test_a_refresh_locks_the_storage() -> None:
 
 
 def test_a_lock_is_held_once() -> None:
-    storage, key = MemoryCredentials(), CredentialsKey("https://h/mcp")
+    storage, key = MemoryCredentials(), CredentialsKey("https://h.example/mcp")
     assert storage.load(key) is None
     assert [storage.try_lock(key), storage.try_lock(key)] == [True, False]
     storage.unlock(key)
@@ -145,7 +145,7 @@ def test_an_event_loop_ends_a_login_later() -> None:
     pending = harness.refused_call()
     assert not pending.is_done
     (url,) = begun
-    harness.host.login_ended("https://as/of-another-login", ValueError("gave up"))
+    harness.host.login_ended("https://as.example/of-another-login", ValueError("gave up"))
     assert not pending.is_done
     harness.host.login_ended(url, harness.login(url))
     harness.run_pending()
