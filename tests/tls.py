@@ -11,6 +11,9 @@ from sansmcp import ReconnectPolicy
 ONCE = ReconnectPolicy(max_attempts=0)
 """For clients that must be refused: another attempt would fail alike."""
 
+PUBLIC = ssl.create_default_context()
+"""What clients of httpx create for themselves otherwise, in 24 ms each."""
+
 
 def contexts() -> tuple[ssl.SSLContext, ssl.SSLContext]:
     """Return the contexts of a server at 127.0.0.1, and of clients that trust it."""

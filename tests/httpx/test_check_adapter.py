@@ -19,6 +19,7 @@ from sansmcp.types import Self
 from sansmcp_pytest import Check, ClientUnderTest, Feature, client_checks
 
 from ..asyncio.adapter_under_test import AsyncioClients
+from ..tls import PUBLIC
 from ..trio.adapter_under_test import TrioClients
 
 LACKS: Mapping[Feature, str] = {
@@ -33,7 +34,7 @@ class Client(sansmcp_httpx.Client):
     def __init__(
         self, library: ModuleType, target: str, request_handlers: Any = None, **settings: Any
     ) -> None:
-        self._own = library.AsyncClient()
+        self._own = library.AsyncClient(verify=PUBLIC)
         settings.setdefault("known_servers", sansmcp.KnownServers())
         made = sansmcp_httpx.connect(
             target, self._own, request_handlers=request_handlers, **settings

@@ -19,6 +19,7 @@ import httpx
 
 from ..node import NODE, install_or_skip
 from ..ports import free_port
+from ..tls import PUBLIC
 from .proofs import proof
 
 _FOLDER = Path(__file__).parent
@@ -28,7 +29,7 @@ REDIRECT = "http://127.0.0.1:1/callback"
 
 def log_in(url: str, login: str = "ada") -> httpx.URL:
     """Play the browser of a person who logs in and consents; return the URL it ends at."""
-    with httpx.Client() as browser:
+    with httpx.Client(verify=PUBLIC) as browser:
         response = browser.get(url)
         while True:
             if response.is_redirect:
@@ -47,7 +48,7 @@ def log_in(url: str, login: str = "ada") -> httpx.URL:
 
 def open_browser(url: str) -> bool:
     """Log in as :func:`log_in` does, in a thread, and follow the last redirect as well."""
-    Thread(target=lambda: httpx.get(log_in(url)), daemon=True).start()
+    Thread(target=lambda: httpx.get(log_in(url), verify=PUBLIC), daemon=True).start()
     return True
 
 
@@ -75,7 +76,7 @@ class AuthorizationServer:
             "application_type": "native",
             "token_endpoint_auth_method": "none",
         }
-        client = httpx.post(f"{self.issuer}/reg", json=registration).raise_for_status().json()
+        client = _post(f"{self.issuer}/reg", json=registration).json()
         verifier = secrets.token_urlsafe(32)
         challenge = base64.urlsafe_b64encode(hashlib.sha256(verifier.encode()).digest())
         query = {
@@ -102,13 +103,15 @@ class AuthorizationServer:
     def revoke(self, token: str) -> None:
         """Revoke the token of the program."""
         url, auth = f"{self.issuer}/token/revocation", ("robot", "robot-secret")
-        httpx.post(url, data={"token": token}, auth=auth).raise_for_status()
+        _post(url, data={"token": token}, auth=auth)
 
     def _token(self, form: dict[str, str], **options: Any) -> str:
-        response = httpx.post(f"{self.issuer}/token", data=form, **options)
-        assert response.status_code == 200, response.text
-        token: str = response.json()["access_token"]
+        token: str = _post(f"{self.issuer}/token", data=form, **options).json()["access_token"]
         return token
+
+
+def _post(url: str, **options: Any) -> httpx.Response:
+    return httpx.post(url, verify=PUBLIC, **options).raise_for_status()
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from sansmcp.credentials import CredentialsKey
 
 from ..messages import initialize
 from ..ports import free_port
+from ..tls import PUBLIC
 from .conftest import ADAPTERS, who_app
 from .proofs import KEY, OTHER, jwk_of, proof, thumbprint_of
 from .test_our_client import ALL, VERSIONS, Talk
@@ -30,7 +31,8 @@ SCOPES = "use read write"
 
 def post(url: str, *headers: tuple[str, str]) -> httpx.Response:
     """Open a session with these credentials."""
-    return httpx.post(url, json=initialize("2025-11-25", {}), headers=[*JSON.items(), *headers])
+    body, lines = initialize("2025-11-25", {}), [*JSON.items(), *headers]
+    return httpx.post(url, json=body, headers=lines, verify=PUBLIC)
 
 
 @pytest.mark.parametrize("adapter", ADAPTERS)

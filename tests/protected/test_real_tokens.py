@@ -15,6 +15,7 @@ import sansmcp_auth
 import sansmcp_blocking
 
 from ..messages import initialize
+from ..tls import PUBLIC
 from .authorization_server import AuthorizationServer
 from .conftest import ADAPTERS, who_app
 from .proofs import OTHER, proof
@@ -74,7 +75,7 @@ def call(url: str, token: str, tool: str = "who") -> str:
 
 def post(url: str, token: str | None) -> httpx.Response:
     headers = JSON if token is None else {**JSON, "authorization": f"Bearer {token}"}
-    return httpx.post(url, json=initialize("2025-11-25", {}), headers=headers)
+    return httpx.post(url, json=initialize("2025-11-25", {}), headers=headers, verify=PUBLIC)
 
 
 @requirement("AUTH-S-001", "AUTH-S-002", "AUTH-S-003", "AUTH-S-005")
