@@ -28,7 +28,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import OrderedDict, deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeAlias
 
@@ -113,10 +113,43 @@ class KeptResponse(ABC):
 
 
 @attrs.define(eq=False, repr=False)
+class Reports:
+    """The newest messages before the response to one call."""
+
+    messages: list[bytes] = attrs.field(factory=lambda: [], init=False)
+    size: int = attrs.field(default=0, init=False)
+    """Their bytes."""
+    _dropped: int = attrs.field(default=0, init=False)
+    """The number of older ones, which are no longer kept."""
+    _unseen: int = attrs.field(default=0, init=False)
+    """The number of those that the client can no longer get, and does not count as received."""
+
+    def keep(self, message: bytes) -> int:
+        """Keep a message. Returns how many bytes more are kept."""
+        before = self.size
+        self.messages.append(message)
+        self.size += len(message)
+        while self.size > MAX_REPORT_BYTES or len(self.messages) > MAX_REPORTS:
+            self.size -= len(self.messages.pop(0))
+            self._dropped += 1
+        return self.size - before
+
+    def split(self, received: int) -> tuple[Sequence[bytes], Sequence[bytes]]:
+        """Return the messages that the client has received, and those that it has missed."""
+        start = received + self._unseen
+        if start < self._dropped:
+            self._unseen += self._dropped - start
+            start = self._dropped
+        place = start - self._dropped
+        return self.messages[:place], self.messages[place:]
+
+
+@attrs.define(eq=False, repr=False)
 class KeyedCall:
     """One call with a key."""
 
-    principal: str
+    share: Share
+    """All calls of its principal."""
     secret: str
     number: int
     """The number of keys that had been noted, with this one."""
@@ -135,36 +168,22 @@ class KeyedCall:
     """The response; None before it, and when it is no longer kept."""
     http_status: int = attrs.field(default=200, init=False)
     ended_at: float = attrs.field(default=0.0, init=False)
-    reports: list[bytes] = attrs.field(factory=list[bytes], init=False)
-    """The newest messages before the response."""
-    report_size: int = attrs.field(default=0, init=False)
-    """Their bytes."""
-    _dropped: int = attrs.field(default=0, init=False)
-    """The number of older ones, which are no longer kept."""
+    reports: Reports | None = attrs.field(default=None, init=False)
+    """The messages before the response; None before the first, and when they are no longer kept."""
     is_starting: bool = attrs.field(default=False, init=False)
     """True while the store is asked for its key, before its handler starts."""
     kept: KeptResponse | None = attrs.field(default=None, init=False)
     """None if no other instance can give the response."""
-    _unseen: int = attrs.field(default=0, init=False)
-    """The number of those that the client can no longer get, and does not count as received."""
 
     def keep(self, message: bytes) -> int:
         """Keep a message before the response. Returns how many bytes more are kept."""
-        before = self.report_size
-        self.reports.append(message)
-        self.report_size += len(message)
-        while self.report_size > MAX_REPORT_BYTES or len(self.reports) > MAX_REPORTS:
-            self.report_size -= len(self.reports.pop(0))
-            self._dropped += 1
-        return self.report_size - before
+        if self.reports is None:
+            self.reports = Reports()
+        return self.reports.keep(message)
 
-    def missed(self, received: int) -> tuple[bytes, ...]:
+    def missed(self, received: int) -> Sequence[bytes]:
         """Return the messages that are kept, without those that the client has received."""
-        start = received + self._unseen
-        if start < self._dropped:
-            self._unseen += self._dropped - start
-            start = self._dropped
-        return tuple(self.reports[start - self._dropped :])
+        return () if self.reports is None else self.reports.split(received)[1]
 
     def on_due(self) -> None:
         """Show other instances that the call still runs."""
@@ -182,17 +201,20 @@ class KeyedCall:
 class Share:
     """The calls of one principal."""
 
-    size: int = 0
+    principal: str
+    calls: dict[str, KeyedCall] = attrs.field(factory=lambda: {}, init=False)
+    """Its calls by the secrets of their keys."""
+    size: int = attrs.field(default=0, init=False)
     """Bytes that its keys, reports and responses take, beside ``_SHARE_BYTES``, and the requests of
     its calls that run without a connection.
     """
-    answered: deque[KeyedCall] = attrs.field(factory=deque[KeyedCall])
+    answered: deque[KeyedCall] = attrs.field(factory=deque[KeyedCall], init=False)
     """Those whose responses are kept, or were confirmed, oldest first."""
-    spent: deque[KeyedCall] = attrs.field(factory=deque[KeyedCall])
+    spent: deque[KeyedCall] = attrs.field(factory=deque[KeyedCall], init=False)
     """Those whose responses are no longer kept, oldest first."""
-    has_timer: bool = False
+    has_timer: bool = attrs.field(default=False, init=False)
     """True if a timer drops the oldest response."""
-    cut: dict[KeyedCall, None] = attrs.field(factory=dict[KeyedCall, None])
+    cut: dict[KeyedCall, None] = attrs.field(factory=dict[KeyedCall, None], init=False)
     """Those that run without a connection, the one cut longest ago first."""
 
 
@@ -324,11 +346,8 @@ class KeyedCalls:
     """The name of this process; made at the first request, so that processes that were forked
     before it differ.
     """
-    _calls: dict[tuple[str, str], KeyedCall] = attrs.field(
-        factory=dict[tuple[str, str], KeyedCall], init=False
-    )
-    """The calls by principal and secret."""
     _shares: dict[str, Share] = attrs.field(factory=dict[str, Share], init=False)
+    """The calls by principal."""
     _size: int = attrs.field(default=0, init=False)
     _noted: int = attrs.field(default=0, init=False)
     """The number of keys noted so far."""
@@ -383,12 +402,15 @@ class KeyedCalls:
         match = KEY.fullmatch(text) if type(text) is str else None
         if match is None:
             raise refusals.BAD_KEY(request.id)
-        key = match.groups()
-        for secret in key[3].split(",")[1:]:  # the client has received their responses
-            confirmed = self._calls.get((principal, secret))
-            if confirmed is not None and confirmed.responder is None:
-                self._drop_response(confirmed)
-        call = self._calls.get((principal, key[2]))
+        key, share = match.groups(), self._shares.get(principal)
+        if share is None:
+            return key, None
+        if key[3]:
+            for secret in key[3].split(","):  # the client has received their responses
+                confirmed = share.calls.get(secret)
+                if confirmed is not None and confirmed.responder is None:
+                    self._drop_response(confirmed)
+        call = share.calls.get(key[2])
         if call is not None and not call.is_for(request):
             raise refusals.KEY_IN_USE(request.id)
         return key, call
@@ -396,7 +418,11 @@ class KeyedCalls:
     def has(self, text: Any, principal: str) -> bool:
         """Return True if this is the key of a call that runs here, or has run."""
         match = KEY.fullmatch(text) if type(text) is str else None
-        return match is not None and (principal, match[3]) in self._calls
+        return match is not None and self._call_of(principal, match[3]) is not None
+
+    def _call_of(self, principal: str, secret: str) -> KeyedCall | None:
+        share = self._shares.get(principal)
+        return None if share is None else share.calls.get(secret)
 
     def start(
         self,
@@ -453,20 +479,20 @@ class KeyedCalls:
             return None
         share = self._shares.get(principal)
         if share is None:
-            share = self._shares[principal] = Share()
+            share = self._shares[principal] = Share(principal)
             self._size += _SHARE_BYTES
-        tool = (request.params or {}).get("name")
-        size = _KEY_BYTES
-        for text in (request.id, tool):
-            if isinstance(text, str):  # Python takes up to 4 bytes for a character
-                size += 4 * len(text)
+        id, tool, size = request.id, (request.params or {}).get("name"), _KEY_BYTES
+        if type(tool) is str:  # Python takes up to 4 bytes for a character
+            size += 4 * len(tool)
+        if type(id) is str:
+            size += 4 * len(id)
         share.size += size
         self._size += size
-        call = self._calls[principal, secret] = KeyedCall(
-            principal,
+        call = share.calls[secret] = KeyedCall(
+            share,
             secret,
             self._noted,
-            request.id,
+            id,
             tool,
             responder,
             size,
@@ -508,7 +534,7 @@ class KeyedCalls:
             self.connected(call)
             call.responder.reconnect(exchange, received)
         elif call.response is None:
-            raise self.unknown(key, call.principal, request, was_noted=True)
+            raise self.unknown(key, call.share.principal, request, was_noted=True)
         elif missed := call.missed(received):
             exchange.open_stream()
             for message in (*missed, call.response):
@@ -540,7 +566,7 @@ class KeyedCalls:
 
         ``expires``: True to cancel it after ``Limits.reclaim_timeout`` seconds.
         """
-        limits, share = self._core.limits, self._shares[call.principal]
+        limits, share = self._core.limits, call.share
         if call not in share.cut:
             share.cut[call] = None
             self._grow(call, call.request_size)
@@ -559,8 +585,8 @@ class KeyedCalls:
             call.kept.look_for_client(lambda is_waited: self._give_up(call, is_waited=is_waited))
 
     def _give_up(self, call: KeyedCall, *, is_waited: bool) -> None:
-        share, seconds = self._shares.get(call.principal), self._core.limits.reclaim_timeout
-        if share is None or call not in share.cut:
+        seconds = self._core.limits.reclaim_timeout
+        if call not in call.share.cut:
             return  # it has ended, or the client has come back, while the store was asked
         if is_waited:
             self._core.timers.set(Timer.RECLAIM, call, self._core.now + seconds)
@@ -575,7 +601,7 @@ class KeyedCalls:
         match = KEY.fullmatch(text) if type(text) is str else None
         if match is None:
             return
-        call = self._calls.get((principal, match[3]))
+        call = self._call_of(principal, match[3])
         if call is None and match[1] != self.instance:
             raise refusals.CANCELLED_ELSEWHERE(data={PLACE: self.place})
         if call is not None and call.responder is not None:
@@ -583,11 +609,13 @@ class KeyedCalls:
 
     def ended(self, call: KeyedCall, response: bytes | None, http_status: int = 200) -> None:
         """Keep the response of a call; None if it has been cancelled."""
-        share = self._shares[call.principal]
-        is_sent = response is not None and call not in share.cut
-        self.connected(call)
+        share = call.share
+        is_cut = call in share.cut
+        if is_cut:
+            self.connected(call)
         call.responder, call.ended_at = None, self._core.now
         if call.kept is not None:
+            is_sent = response is not None and not is_cut
             call.kept.end(response, http_status, is_sent=is_sent)
         if response is None:
             self._drop_response(call)
@@ -604,7 +632,7 @@ class KeyedCalls:
 
     def connected(self, call: KeyedCall) -> None:
         """Record that a call has a connection again, or needs none."""
-        cut = self._shares[call.principal].cut
+        cut = call.share.cut
         if call in cut:
             del cut[call]
             self._grow(call, -call.request_size)
@@ -620,15 +648,16 @@ class KeyedCalls:
 
     def _drop_response(self, call: KeyedCall) -> None:
         """Drop the response of a call that has ended, and its reports, if they are kept."""
-        size = call.report_size
+        size = 0
+        if call.reports is not None:
+            size, call.reports = call.reports.size, None
         if call.response is not None:
             size += len(call.response)
+            call.response = None
             if call.kept is not None:
                 call.kept.drop()
-        self._shares[call.principal].size -= size
+        call.share.size -= size
         self._size -= size
-        call.response, call.report_size = None, 0
-        call.reports.clear()
 
     def _set_timer(self, share: Share, oldest: KeyedCall) -> None:
         share.has_timer = True
@@ -684,7 +713,7 @@ class KeyedCalls:
             if share.spent and (share.spent[0].ended_at <= old or not share.answered):
                 call = share.spent.popleft()
                 self._forget(call)
-                self._forgotten.note(call.principal, call.number)
+                self._forgotten.note(share.principal, call.number)
             else:
                 call = share.answered.popleft()
                 self._drop_response(call)
@@ -692,9 +721,9 @@ class KeyedCalls:
 
     def _forget(self, call: KeyedCall) -> None:
         self._grow(call, -call.size)
-        del self._calls[call.principal, call.secret]
+        del call.share.calls[call.secret]
 
     def _grow(self, call: KeyedCall, size: int) -> None:
         """Count bytes that a call takes, or no longer takes."""
-        self._shares[call.principal].size += size
+        call.share.size += size
         self._size += size

@@ -135,9 +135,9 @@ class _KeyedResponder(LegacyResults, KeyedResponder):
         have ended with the old one.
         """
         assert self.call is not None
-        before = len(self.call.reports) - len(self.call.missed(received))
-        old = self.call.reports[:before] if self._has_moved else ()
-        self._has_moved = False
+        has_moved, self._has_moved = self._has_moved, False
+        reports = self.call.reports if has_moved else None
+        old = () if reports is None else reports.split(received)[0]
         super().reconnect(exchange, received)
         open_requests = () if self.running is None else self.running.open_requests
         for data in old:
