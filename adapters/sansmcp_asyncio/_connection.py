@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Callable
-from typing import Protocol, cast
+from typing import Final, Protocol, cast
 
 import sansmcp_local
 from sansmcp import ConnectionInfo, Idle, Server, ServerConnection
@@ -17,6 +17,8 @@ from sansmcp_local import (
     pull,
     set_options,
 )
+
+_NEED_DATA: Final = Idle.NEED_DATA
 
 
 class ConnectionOwner(Protocol):
@@ -104,7 +106,7 @@ class Connection(asyncio.Protocol):
             self._transport.close()
             self._wait_for_room(self._count_unsent())
         else:
-            self._read(is_wanted=idle is Idle.NEED_DATA)
+            self._read(is_wanted=idle is _NEED_DATA)
             deadline = self._connection.next_deadline()
             self._timer.set(math.inf if deadline is None else deadline)
 

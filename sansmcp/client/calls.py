@@ -12,7 +12,7 @@ basic/utilities: multi round-trip requests; SEP-2663.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import attrs
 
@@ -97,6 +97,9 @@ from .task import TASK_METHOD, FollowedTask, task_id_of
 from .transports.link import Link
 from .unread import Unread
 
+_CALL: Final = Kind.CALL
+_REQUEST: Final = Timer.REQUEST
+
 SessionStep: TypeAlias = NeedsVersion | SessionOver
 """What a call needs of the session."""
 
@@ -141,7 +144,7 @@ class Calls:
 
     def send(self, request: PendingRequest, now: float) -> None:
         """Send a request with a new id, unless its result is in the cache."""
-        if request.kind is Kind.CALL:
+        if request.kind is _CALL:
             cached = self.cache.lookup(request.method, request.params or {}, now)
             if cached is not None:
                 self._end_call(request, CallCompleted(request.number, cached), now, complete=True)
@@ -229,7 +232,7 @@ class Calls:
         *,
         complete: bool,
     ) -> None:
-        self._timers.stop(Timer.REQUEST, request.number)
+        self._timers.stop(_REQUEST, request.number)
         self._leave(request, now, complete=complete)
         request.procedure = None  # it holds the call
         del self._requests.calls[request.number]
@@ -356,7 +359,7 @@ class Calls:
                 self._unsubscribed(request, now, for_good=not may_listen_again)
                 return None
             case _:
-                assert request.kind is Kind.CALL
+                assert request.kind is _CALL
                 return self.go_on(request, now, answer)
 
     def interrupted(self, request: PendingRequest, how: Cut | Restart, now: float) -> None:
@@ -593,7 +596,7 @@ class Calls:
                 f"the request {request.method[:50]!r}", "unexpected_request"
             )
             return
-        if owner is not None and owner.kind is not Kind.CALL:
+        if owner is not None and owner.kind is not _CALL:
             owner = None
         number = None if owner is None else owner.number
         calls = self._requests.calls.values() if owner is None else (owner,)
@@ -683,7 +686,7 @@ class Calls:
 
     def _arm(self, call: PendingRequest) -> None:
         assert call.timeouts is not None
-        self._timers.set(Timer.REQUEST, call.number, call.timeouts.deadline)
+        self._timers.set(_REQUEST, call.number, call.timeouts.deadline)
 
     # Notifications of the server
 
@@ -693,7 +696,7 @@ class Calls:
         call = self._requests.by_id.get(token) if type(token) is int else None
         if not json.is_finite(progress):
             self._events.report_violation("progress that is not a number", "invalid_progress")
-        elif call is not None and call.kind is Kind.CALL:
+        elif call is not None and call.kind is _CALL:
             assert call.timeouts is not None
             call.timeouts.progressed(now)
             self._arm(call)

@@ -21,7 +21,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from ..auth.options import Authorization
 from ..codecs import json, jsonrpc
@@ -147,6 +147,10 @@ from .transports.link import (
 )
 from .transports.stdio import Stdio, StdioOutcome
 from .unread import Unread
+
+_NEED_DATA: Final = Idle.NEED_DATA
+_CALL: Final = Kind.CALL
+_NEW: Final = OpeningState.NEW
 
 _MESSAGES = (Request, Notification, Response, ErrorResponse, Invalid)
 """What comes as a message, right or wrong."""
@@ -371,7 +375,7 @@ class Client:
 
     def _check_new(self) -> None:
         state, authorizing = self._opening.state, self._http.exchanges.authorizing
-        if state is not OpeningState.NEW:
+        if state is not _NEW:
             raise LocalProtocolError(
                 f"start() was called before: the client is {state.name.lower()}"
             )
@@ -466,7 +470,7 @@ class Client:
             params = _with_further_meta(params, further)
         request = PendingRequest(
             handle,
-            Kind.CALL,
+            _CALL,
             method,
             params,
             CallOptions(
@@ -519,7 +523,7 @@ class Client:
         self._now = now
         timeouts = CallTimeouts(timeout, total_timeout, resets=True, started=now)
         request = PendingRequest(
-            next(self._requests.handles), Kind.CALL, TASK_METHOD, None, timeouts=timeouts
+            next(self._requests.handles), _CALL, TASK_METHOD, None, timeouts=timeouts
         )
         request.task = self._calls.new_task(task_id)
         self._calls.begin(request, now, is_ready=self._opening.is_ready)
@@ -716,12 +720,12 @@ class Client:
             if self._observer is not None:
                 self._observer.effect_pulled(effect)
             return effect
-        return Idle.PAUSED if self._events.is_full() else Idle.NEED_DATA
+        return Idle.PAUSED if self._events.is_full() else _NEED_DATA
 
     def next_event(self) -> ClientEvent | Idle:
         """Remove and return the next event, or ``Idle.NEED_DATA`` if there is none."""
         if not self._events:
-            return Idle.NEED_DATA
+            return _NEED_DATA
         was_full = self._events.is_full()
         event = self._events.popleft()
         if self._observer is not None:
@@ -923,7 +927,7 @@ class Client:
     def _end(self, error: CallError | None, last: Sequence[Request | Notification] = ()) -> None:
         """End the session, and send the ``last`` messages to the server."""
         self._error = error
-        is_new = self._opening.state is OpeningState.NEW
+        is_new = self._opening.state is _NEW
         message_url = self._http.exchanges.message_url
         cancellations = [] if is_new else self._discard_session()
         self._http.exchanges.message_url = message_url  # for the last messages
@@ -1084,7 +1088,7 @@ class Client:
             case Redirected(server):
                 self._opening.server = server
             case FlowEnded(error):
-                if self._opening.state is OpeningState.NEW:  # log_out() was called
+                if self._opening.state is _NEW:  # log_out() was called
                     self._end(error)
                 elif self._opening.resume(self._now):
                     self._arm_opening()
@@ -1108,7 +1112,7 @@ class Client:
 
     def _on_news(self, message: Notification, owner: PendingRequest | None) -> None:
         """Handle a notification that is for the application, or of a subscription to a task."""
-        is_from_own = owner is None or owner.kind not in (Kind.CALL, Kind.LISTENER, Kind.RENEWAL)
+        is_from_own = owner is None or owner.kind not in (_CALL, Kind.LISTENER, Kind.RENEWAL)
         about = self._requests.subscription_of(message) if is_from_own else owner
         if about is not None and about.kind is Kind.LISTENER:
             self._calls.on_task_changed(about, message, self._now)
@@ -1126,7 +1130,7 @@ class Client:
         request = self._requests.by_id.get(message.id)
         if request is None and isinstance(message, ErrorResponse):
             request = self._request_for_error(message, owner)
-        if request is not None and request.kind is Kind.CALL:  # nearly always
+        if request is not None and request.kind is _CALL:  # nearly always
             step = self._calls.go_on(request, self._now, message)
             if step is not None:
                 self._on_session_step(step)
@@ -1167,7 +1171,7 @@ class Client:
         is_answer = error.request_id is not None and not error.is_request
         request = self._requests.by_id.get(error.request_id) if is_answer else None
         if request is not None:
-            if request.kind is Kind.CALL:
+            if request.kind is _CALL:
                 self._link.break_off(request)
             self._on_answer(request, error)
         else:
@@ -1237,7 +1241,7 @@ class Client:
     def _check_can_call(self) -> None:
         if self._opening.is_closed:
             self._check_open()
-        if self._opening.state is OpeningState.NEW:
+        if self._opening.state is _NEW:
             raise LocalProtocolError(
                 "The client is not connected. Write await connect(...) or async with connect(...); "
                 "only a client without a driver is opened by start()"

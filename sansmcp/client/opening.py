@@ -25,7 +25,7 @@ import enum
 import math
 import re
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 import attrs
 
@@ -71,6 +71,9 @@ from .outcomes import (
 )
 from .post import INITIALIZED
 from .request import jsonrpc_error_from
+
+_READY: Final = OpeningState.READY
+_OVER: Final = (OpeningState.CLOSING, OpeningState.CLOSED)
 
 DISCOVER = "server/discover"
 INITIALIZE = "initialize"
@@ -284,12 +287,12 @@ class Opening:
     @property
     def is_closed(self) -> bool:
         """True if the client is closing or closed."""
-        return self.state in (OpeningState.CLOSING, OpeningState.CLOSED)
+        return self.state in _OVER
 
     @property
     def is_ready(self) -> bool:
         """True if calls can be sent."""
-        return self.state is OpeningState.READY
+        return self.state is _READY
 
     @property
     def deadline(self) -> float:

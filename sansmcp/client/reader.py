@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import enum
 from collections import deque
-from typing import Protocol
+from typing import Final, Protocol
 
 import attrs
 
@@ -50,6 +50,13 @@ class Form(enum.Enum):
     REFUSAL = enum.auto()
     PAGE = enum.auto()
     """HTML where the body of a success is ignored: a refusal, if it is a page."""
+
+
+_IGNORED: Final = Form.IGNORED
+_JSON: Final = Form.JSON
+_PAGE: Final = Form.PAGE
+_REFUSAL: Final = Form.REFUSAL
+_UNKNOWN: Final = Form.UNKNOWN
 
 
 class EventFilter(Protocol):
@@ -124,7 +131,7 @@ class ResponseReader:
 
         Returns True if nothing is left to pull or receive.
         """
-        self._form, self.events = Form.IGNORED, None
+        self._form, self.events = _IGNORED, None
         self._body = bytearray()
         return self._end is not None and not self._next
 
@@ -148,30 +155,30 @@ class ResponseReader:
                 kinds.append(value)
         kind = headers.media_type(kinds)
         if not 200 <= head.status < 300:
-            self._form = Form.REFUSAL
-        elif self._form is Form.IGNORED:
+            self._form = _REFUSAL
+        elif self._form is _IGNORED:
             if kind == headers.EVENT_STREAM:  # it might never end
                 self.final = _ENDED
             elif kind == headers.HTML:
-                self._form = Form.PAGE
+                self._form = _PAGE
         elif head.status == 200 and kind == headers.EVENT_STREAM:
             self._form = Form.STREAM
             most = self._messages.limits.max_message_bytes
             self.events = SseDecoder(most, last_event_id=self._request.last_event_id)
         else:
-            self._form = Form.JSON if kind == headers.JSON else Form.REFUSAL
+            self._form = _JSON if kind == headers.JSON else _REFUSAL
 
     def _receive_data(self, data: bytes) -> None:
         if self.events is not None:
             self.events.receive_data(data)
-        elif self._form is Form.JSON:
+        elif self._form is _JSON:
             self._body += data
             most = self._messages.limits.max_message_bytes
             if len(self._body) > most:
                 self.stop()
                 error = message_too_large(most)
                 self.final = Invalid(error, is_fatal=True)
-        elif self._form is Form.REFUSAL or self._form is Form.PAGE:
+        elif self._form is _REFUSAL or self._form is _PAGE:
             self._body += data[: _MAX_ERROR_BODY_BYTES - len(self._body)]
 
     def _from_stream(self, events: SseDecoder) -> ReaderOutcome | None:
@@ -216,13 +223,13 @@ class ResponseReader:
     def _finish(self, end: BodyEnd | ConnectionLost) -> ReaderOutcome | None:
         """Set the last outcome from the end of the response; return a message that precedes it."""
         self.final = _ENDED
-        if self._form is Form.PAGE and (refusal := self._refusal()).is_page:
+        if self._form is _PAGE and (refusal := self._refusal()).is_page:
             self.final = Refused(refusal)
-        elif self._form is Form.REFUSAL:
+        elif self._form is _REFUSAL:
             self.final = Refused(self._refusal())
         elif isinstance(end, ConnectionLost):
             self.final = Ended(end.reason, end.unsent)
-        elif self._form is Form.JSON:
+        elif self._form is _JSON:
             body, self._body = bytes(self._body), bytearray()
             try:
                 return self._first_of(self._messages.decode(body))

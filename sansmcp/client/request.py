@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Generator, Mapping
 from types import MappingProxyType
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, Final, TypeAlias, TypeVar
 
 import attrs
 
@@ -56,6 +56,9 @@ from .outcomes import (
 )
 from .stream import Stream
 from .task import TASK_METHOD, FollowedTask, task_id_of
+
+_CALL: Final = Kind.CALL
+_REST: Final = Next.REST
 
 StepAnswer: TypeAlias = (
     Response
@@ -251,7 +254,7 @@ class PendingRequest:
     @property
     def can_have_key(self) -> bool:
         """True if its response may be had by a key after a cut."""
-        return self.method == TASK_METHOD and self.kind is Kind.CALL and self.attempts.takes_keys
+        return self.method == TASK_METHOD and self.kind is _CALL and self.attempts.takes_keys
 
     def encode(self, meta: Params) -> bytes:
         """Return the encoded JSON-RPC request, with ``meta`` as further members of its ``_meta``.
@@ -261,13 +264,13 @@ class PendingRequest:
         assert self.id is not None
         params = self.params or _NO_PARAMS
         own: dict[str, Any] = {**params.get("_meta", _NO_PARAMS), **meta}
-        if self.kind is Kind.CALL:
+        if self.kind is _CALL:
             own["progressToken"] = self.id
             if meta and not self.options.wants_progress:
                 own[PROGRESS_UNSHOWN] = True
         if self.key is not None:
             own[EXTENSION] = self.key.text
-            if self.key.next is Next.REST:
+            if self.key.next is _REST:
                 received = json.encode({RECEIVED: self.key.received})
                 return jsonrpc.encode_request(self.id, EXTENSION, received, own)
         if not own:

@@ -19,7 +19,7 @@ is a token. The clock then starts again.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import attrs
 
@@ -32,6 +32,8 @@ from .request import PendingRequest
 from .request_table import RequestTable
 from .stream import Stream, StreamKind
 from .transports.http import HttpExchanges
+
+_STREAM_IDLE: Final = Timer.STREAM_IDLE
 
 
 @attrs.frozen(eq=False, repr=False)
@@ -69,9 +71,9 @@ class Silence:
         Until a stream has an event id, only the timeouts of its call count.
         """
         if stream.notices_silence:
-            self._timers.set(Timer.STREAM_IDLE, stream.number, now + stream.idle_limit)
+            self._timers.set(_STREAM_IDLE, stream.number, now + stream.idle_limit)
         else:
-            self._timers.stop(Timer.STREAM_IDLE, stream.number)
+            self._timers.stop(_STREAM_IDLE, stream.number)
 
     def due(
         self, stream: Stream, exchange: int, now: float, *, can_tell: bool
@@ -87,7 +89,7 @@ class Silence:
         assert stream.heard_at is not None, "else no timer was set"
         until = stream.heard_at + stream.idle_limit
         if until > now and stream.kind is not StreamKind.STANDALONE:
-            self._timers.set(Timer.STREAM_IDLE, stream.number, until)
+            self._timers.set(_STREAM_IDLE, stream.number, until)
         elif not can_tell or self._http.open_exchanges[exchange].is_held:
             self.restart(stream, now)
         elif stream.kind is StreamKind.SUBSCRIPTION:
@@ -130,7 +132,7 @@ class Silence:
         assert call.exchange is not None
         assert renewal.exchange is not None
         assert stream is not None
-        self._timers.stop(Timer.STREAM_IDLE, renewal.number)
+        self._timers.stop(_STREAM_IDLE, renewal.number)
         self._http.abort(call.exchange)
         call.listener = None
         self._requests.take_place(call, renewal)

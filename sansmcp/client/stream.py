@@ -26,7 +26,7 @@ Source: 2025-11-25 basic/transports: Resumability and Redelivery; SEP-1699; WHAT
 from __future__ import annotations
 
 import enum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -56,6 +56,9 @@ class StreamKind(enum.Enum):
     """Those that belong to no request. Any new stream of the session can replace it."""
     SESSION = enum.auto()
     """All messages: the event stream of HTTP+SSE, which ends with its connection."""
+
+
+_REQUEST: Final = StreamKind.REQUEST
 
 
 @attrs.define(eq=False, repr=False)
@@ -95,7 +98,7 @@ class Stream:
     @property
     def notices_silence(self) -> bool:
         """True if the client acts on the silence of the connection."""
-        return self.kind is not StreamKind.REQUEST or self.can_resume
+        return self.kind is not _REQUEST or self.can_resume
 
     def opened(self, now: float) -> None:
         """Record that the server has responded with an event stream."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import attrs
 
@@ -14,6 +14,9 @@ from .message_encoder import MessageEncoder
 from .outcomes import Kind
 from .request import PendingRequest
 from .stream import SHARED, Stream, StreamKind
+
+_REQUEST: Final = StreamKind.REQUEST
+_KEYED: Final = StreamKind.KEYED
 
 if TYPE_CHECKING:
     from .legacy.cursor import Cursor
@@ -31,13 +34,13 @@ class StreamFactory:
 
     def for_request(self, request: PendingRequest) -> Stream:
         """Return a stream for the response to a request."""
-        kind = StreamKind.REQUEST
+        kind = _REQUEST
         if request.key is not None:
-            kind = StreamKind.KEYED
+            kind = _KEYED
         elif request.method == LISTEN and request.kind is not Kind.LISTENER:
             kind = StreamKind.SUBSCRIPTION
         options, cursor = self._encoder.options, self._new_cursor()
-        can_be_silent = cursor is None and kind is StreamKind.REQUEST
+        can_be_silent = cursor is None and kind is _REQUEST
         return Stream(
             request.number,
             Connections(options.reconnect, self._jitter),

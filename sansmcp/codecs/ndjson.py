@@ -10,10 +10,13 @@ Source: every revision, basic/transports: stdio.
 from __future__ import annotations
 
 from collections import deque
+from typing import Final
 
 from ..errors import LocalProtocolError, RemoteProtocolError
 from ..types import Idle
 from .delimited_buffer import LF_BYTE, DelimitedBuffer, not_bytes
+
+_NEED_DATA: Final = Idle.NEED_DATA
 
 _GLIMPSE = 1024
 """The bytes of a line that is too long which are kept: most messages begin with their id."""
@@ -62,7 +65,7 @@ class NdjsonDecoder:
         while not self._ready:
             run = self._next_run()
             if not run:
-                return Idle.NEED_DATA
+                return _NEED_DATA
             lines = run.split(b"\n")
             self._ready += [line.removesuffix(b"\r") for line in lines if line.strip(b" \t\r")]
         return self._ready.popleft()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import attrs
@@ -26,6 +26,16 @@ from ..states import CONNECTION, ConnectionEvent, ConnectionState, ExchangeState
 from ..types import Idle, assert_never
 from .message_parser import RequestParser, head_too_large
 from .response_writer import ResponseWriter
+
+_NEED_DATA: Final = Idle.NEED_DATA
+_DONE: Final = ExchangeState.DONE
+_CLOSED: Final = ConnectionState.CLOSED
+_ANSWERING: Final = ConnectionState.ANSWERING
+_IDLE: Final = ConnectionState.IDLE
+_BYTES: Final = ConnectionEvent.BYTES
+_HEAD: Final = ConnectionEvent.HEAD
+_BODY: Final = ConnectionEvent.BODY
+_ANSWERED: Final = ConnectionEvent.ANSWERED
 
 _LINGER = 2.0
 """Seconds for a refused peer to stop sending and read its response. nginx: 5."""
@@ -89,7 +99,7 @@ class ServerConnection:
         http11 = server.http11 or HTTP11
         self._reader = RequestParser(http11.read_request_head, self._limits.max_head_bytes)
         self._writer = ResponseWriter()
-        self._state = ConnectionState.IDLE
+        self._state = _IDLE
         server.now = now
         self._since: float | None = now
         """When the present state began; None once its timeout was handled."""
@@ -137,7 +147,7 @@ class ServerConnection:
         """
         self._server.now = now
         self._is_resting = False
-        if self._state is not ConnectionState.CLOSED:
+        if self._state is not _CLOSED:
             self._server.receive_part(self.exchange, ConnectionLost(), now=now)
             self._advance(ConnectionEvent.CLOSE)
 
@@ -148,13 +158,13 @@ class ServerConnection:
 
         ``Idle.PAUSED``: do not read from the peer until a Wake effect names ``exchange``.
         """
-        exchange, idle = self.exchange, Idle.NEED_DATA
-        if exchange.state is ExchangeState.DONE and self._state is not ConnectionState.CLOSED:
+        exchange, idle = self.exchange, _NEED_DATA
+        if exchange.state is _DONE and self._state is not _CLOSED:
             response = self._server.next_response_of(exchange)
             if response is not None:
                 return SendBytes(self._encode_response(*response))
         pieces: list[bytes] = []
-        while self._state is not ConnectionState.CLOSED and exchange is self.exchange:
+        while self._state is not _CLOSED and exchange is self.exchange:
             effect = self._server.next_effect_of(exchange)
             if isinstance(effect, Idle):
                 idle = effect
@@ -162,9 +172,9 @@ class ServerConnection:
             pieces.append(self._encode(effect))
         if data := b"".join(pieces):
             return SendBytes(data)
-        if self._state is ConnectionState.CLOSED:
+        if self._state is _CLOSED:
             if self._closing:
-                return Idle.NEED_DATA
+                return _NEED_DATA
             self._closing = True
             return CloseConnection()
         if self._must_send_continue and not exchange.is_done:
@@ -208,8 +218,8 @@ class ServerConnection:
     def _begin_turn(self) -> None:
         """Read on: the driver has fed the machine, or other connections have had their turn."""
         self._responses, self._is_resting = 0, False
-        if self._state is ConnectionState.IDLE and self._reader.has_request():
-            self._advance(ConnectionEvent.BYTES)
+        if self._state is _IDLE and self._reader.has_request():
+            self._advance(_BYTES)
         self._read()
 
     def _read(self) -> None:
@@ -225,18 +235,18 @@ class ServerConnection:
                     body = None if self._is_refused else self._reader.take_body()
                     if body is not None:
                         self._must_send_continue = False
-                        self._advance(ConnectionEvent.BODY, now)
+                        self._advance(_BODY, now)
                         self._server.receive_body(self.exchange, body, now=now)
                     continue
                 self._must_send_continue = False
                 if isinstance(part, BodyEnd):
-                    self._advance(ConnectionEvent.BODY, now)
+                    self._advance(_BODY, now)
                 self._server.receive_part(self.exchange, part, now=now)
         except RemoteProtocolError as error:
             self._refuse(error)
 
     def _head(self, head: RequestHead, now: float) -> None:
-        self._advance(ConnectionEvent.HEAD, now)
+        self._advance(_HEAD, now)
         if not self._reader.is_repeated:  # else the writer and the other things are as they were
             self._writer = ResponseWriter.for_request(head, is_http_1_1=self._reader.is_http_1_1)
             if len(head.headers) > self._limits.max_headers:
@@ -315,10 +325,10 @@ class ServerConnection:
 
     def _is_last(self) -> bool:
         """True if no other request can follow, because this one was refused or not read in full."""
-        return self._is_refused or self._state is not ConnectionState.ANSWERING
+        return self._is_refused or self._state is not _ANSWERING
 
     def _next_request(self) -> None:
-        self._advance(ConnectionEvent.ANSWERED)
+        self._advance(_ANSWERED)
         self._is_checked = self.exchange.has_checked_head
         self.exchange = self._server.open_exchange(self._driver)
         self._responses += 1
@@ -327,7 +337,7 @@ class ServerConnection:
         if self._responses >= _RESPONSES_IN_A_TURN:
             self._is_resting = True
         else:
-            self._advance(ConnectionEvent.BYTES)
+            self._advance(_BYTES)
             self._read()
 
     def _advance(self, event: ConnectionEvent, now: float | None = None) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import attrs
 
@@ -43,6 +43,9 @@ from .core import ServerCore
 from .input_checks import no_input
 from .options import milliseconds_of
 from .responder import HttpResponder
+
+_RUNNING: Final = CallState.RUNNING
+_ANSWER: Final = CallEvent.ANSWER
 
 MAX_DEPTH = 490
 """Levels of nesting of what a handler gives to be kept: saved states, input requests, and the
@@ -285,7 +288,7 @@ class RunningCall(ServerCall):
 
     @property
     def is_running(self) -> bool:
-        return self.state is CallState.RUNNING
+        return self.state is _RUNNING
 
     @property
     def is_above_high_water(self) -> bool:
@@ -523,7 +526,7 @@ class RunningCall(ServerCall):
 
     def end_parked(self) -> None:
         """End this object without a response, because the call is parked."""
-        self.state = advance(CALL, self.state, CallEvent.ANSWER)
+        self.state = advance(CALL, self.state, _ANSWER)
         self._discard(cancel_requests=True)
 
     def cancel(self, reason: str) -> None:
@@ -579,7 +582,7 @@ class RunningCall(ServerCall):
         data = jsonrpc.encode(message)
         self._core.now = now
         was_running = self.is_running
-        self.state = advance(CALL, self.state, CallEvent.ANSWER)
+        self.state = advance(CALL, self.state, _ANSWER)
         if not was_running:
             return False
         if self._core.observer is not None:

@@ -9,7 +9,7 @@ pulls the next, so the unsent bytes are those that a slow peer has not read.
 from __future__ import annotations
 
 import math
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import attrs
 
@@ -24,6 +24,11 @@ from ..states import EXCHANGE, ExchangeEvent, ExchangeState, advance
 from ..timers import Timer
 from .bursts import Burst
 from .core import ServerCore
+
+_DONE: Final = ExchangeState.DONE
+_HEAD: Final = ExchangeEvent.HEAD
+_COMPLETE: Final = ExchangeEvent.COMPLETE
+_ANSWER: Final = ExchangeEvent.ANSWER
 
 _END = SendEnd()
 
@@ -112,7 +117,7 @@ class ServerExchange:
 
     def begin(self, head: RequestHead) -> None:
         """Record the request head."""
-        self.advance(ExchangeEvent.HEAD)
+        self.advance(_HEAD)
         self.head = head
 
     def receive_body(self, part: BodyData | BodyEnd) -> bytes | None:
@@ -138,7 +143,7 @@ class ServerExchange:
             RemoteProtocolError: the body is larger than ``Limits.request_bytes`` (status 413).
         """
         self._check_size(len(body))
-        self.advance(ExchangeEvent.COMPLETE)
+        self.advance(_COMPLETE)
         self.request_size = len(body)
         return body
 
@@ -163,11 +168,11 @@ class ServerExchange:
     @property
     def is_done(self) -> bool:
         """True if nothing can be added to the response."""
-        return self.state is ExchangeState.DONE
+        return self.state is _DONE
 
     def send_response(self, status: int, body: bytes = b"", extra: Headers = ()) -> None:
         """Send a complete response: a JSON document, or no body."""
-        self.advance(ExchangeEvent.ANSWER)
+        self.advance(_ANSWER)
         kind: Headers = ((b"content-type", headers.JSON),) if body else ()
         length = (b"content-length", b"%d" % len(body))
         every = (*kind, length, *extra, *self.common_headers)
@@ -229,7 +234,7 @@ class ServerExchange:
 
     def end(self) -> None:
         """End the event stream properly."""
-        self.advance(ExchangeEvent.ANSWER)
+        self.advance(_ANSWER)
         self._finish(b"", _END)
         self._stop_timers()
 
@@ -242,7 +247,7 @@ class ServerExchange:
 
     def abort(self) -> None:
         """Abort the connection, so that the incomplete stream does not look complete."""
-        self.advance(ExchangeEvent.ANSWER)
+        self.advance(_ANSWER)
         self._finish(b"", Abort())
         self._stop_timers()
 

@@ -12,13 +12,15 @@ Source: 2025-03-26 to 2026-07-28, basic/transports: Sending Messages.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any
+from typing import Any, Final
 
 from ..codecs.headers import Headers
 from ..http import RequestHead
 from ..timers import Timer
 from .core import ServerCore
 from .exchange import ServerExchange
+
+_STREAM_OPEN: Final = Timer.STREAM_OPEN
 
 _STREAM_AFTER = 0.05
 """Seconds. Most calls end sooner, and JSON is cheaper if the client could not resume a stream."""
@@ -57,7 +59,7 @@ class HttpResponder(ABC):
         seconds = self.stream_after
         if seconds is None:
             seconds = 0.0 if self.is_resumable else _STREAM_AFTER
-        self._core.timers.set(Timer.STREAM_OPEN, self, self._core.now + seconds)
+        self._core.timers.set(_STREAM_OPEN, self, self._core.now + seconds)
 
     @property
     @abstractmethod

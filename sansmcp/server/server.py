@@ -24,7 +24,7 @@ import itertools
 import math
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from ..app import App
 from ..authentication import Access, Refusal
@@ -93,6 +93,13 @@ from .validation import (
     check_mcp_path,
     marks_of_post,
 )
+
+_DONE: Final = ExchangeState.DONE
+_STREAMING: Final = ExchangeState.STREAMING
+_KEEP_ALIVE: Final = Timer.KEEP_ALIVE
+_SERVING: Final = ServerState.SERVING
+_RECEIVING: Final = (ExchangeState.HEAD, ExchangeState.BODY)
+_NEED_DATA: Final = Idle.NEED_DATA
 
 if TYPE_CHECKING:
     from .dpop_checks import DpopChecks
@@ -338,7 +345,7 @@ class Server:
         Pull ``next_effect_of(exchange)`` and the server's effects afterwards.
         """
         self._core.now = now
-        if exchange.state is ExchangeState.DONE:
+        if exchange.state is _DONE:
             if isinstance(part, ConnectionLost):
                 exchange.discard()
                 self._release_exchange(exchange)
@@ -371,7 +378,7 @@ class Server:
         Pull the effects afterwards, as after ``receive_part()``.
         """
         self._core.now = now
-        if exchange.state is ExchangeState.DONE:
+        if exchange.state is _DONE:
             return
         if self.observer is not None:
             if body:
@@ -516,9 +523,9 @@ class Server:
             self._lose_connection(exchange)
         elif isinstance(effect, _ENDS):
             self._release_exchange(exchange)
-        elif exchange.state is ExchangeState.STREAMING:
+        elif exchange.state is _STREAMING:
             deadline = self._core.now + self._core.limits.stream_comment_interval
-            self._core.timers.set(Timer.KEEP_ALIVE, exchange, deadline)
+            self._core.timers.set(_KEEP_ALIVE, exchange, deadline)
         return effect
 
     def next_response_of(self, exchange: ServerExchange) -> tuple[ResponseHead, bytes] | None:
@@ -550,7 +557,7 @@ class Server:
 
         These are Wake, Authenticate and the store effects.
         """
-        return self._core.effects.popleft() if self._core.effects else Idle.NEED_DATA
+        return self._core.effects.popleft() if self._core.effects else _NEED_DATA
 
     def next_event(self) -> ServerEvent | Idle:
         """Return the next event for the application, or ``Idle.NEED_DATA`` if there is none.
@@ -559,7 +566,7 @@ class Server:
         the events are taken.
         """
         if not self._core.events:
-            return Idle.NEED_DATA
+            return _NEED_DATA
         event = self._core.events.popleft()
         if self.observer is not None:
             self.observer.event_pulled(event)
@@ -881,7 +888,7 @@ class Server:
     @property
     def is_leaving(self) -> bool:
         """True after ``enter_lame_duck()`` or ``drain()``: clients are to go elsewhere."""
-        return self._core.state is not ServerState.SERVING
+        return self._core.state is not _SERVING
 
     def enter_lame_duck(self, *, now: float) -> None:
         """Make clients go elsewhere, while everything is still served.
@@ -1065,13 +1072,13 @@ class Server:
         if exchange.source is not None:
             exchange.source.catch_up()
         exchange.mark_idle()
-        is_receiving = exchange.state in (ExchangeState.HEAD, ExchangeState.BODY)
+        is_receiving = exchange.state in _RECEIVING
         if is_receiving and exchange in self._authenticating:
             return Idle.PAUSED
         if is_receiving and self._core.is_full:
             self._core.paused[exchange] = None
             return Idle.PAUSED
-        return Idle.NEED_DATA
+        return _NEED_DATA
 
 
 def _outcome_of_authenticate(outcome: object) -> Access | Refusal:

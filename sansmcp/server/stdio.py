@@ -11,7 +11,7 @@ Source: every revision, basic/transports: stdio.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Final
 
 from ..codecs.ndjson import NdjsonDecoder, encode_line
 from ..codecs.tolerant import glimpse
@@ -22,6 +22,8 @@ from ..states import PIPE, PipeEvent, PipeState, advance
 from ..types import Idle
 from . import refusals
 from .server import Server
+
+_NEED_DATA: Final = Idle.NEED_DATA
 
 _HTTP2 = b"PRI * HTTP/2.0"
 """The first line of a client that speaks stdio-v2."""
@@ -123,12 +125,12 @@ class ServerPipe:
         if self._state is _FINISHING and not self._has_work:
             self._end("the input has ended")
         if self._state is _CLOSED:
-            return Idle.NEED_DATA
+            return _NEED_DATA
         if self._state is _CLOSING:
             self._advance(PipeEvent.CLOSED)
             return CloseConnection()
         self._is_idle = True
-        return Idle.PAUSED if self._channel.must_wait(self) else Idle.NEED_DATA
+        return Idle.PAUSED if self._channel.must_wait(self) else _NEED_DATA
 
     def next_deadline(self) -> float | None:
         """Return when to call ``handle_timeout()``, or None for never."""

@@ -9,6 +9,8 @@ Source: 2026-07-28 basic/transports: Sending Messages, Cancellation; docs/reclai
 
 from __future__ import annotations
 
+from typing import Final
+
 import attrs
 
 from ..codecs.sse import encode_event
@@ -19,6 +21,9 @@ from .core import ServerCore
 from .exchange import ServerExchange
 from .keyed_calls import MAX_REPORT_BYTES, MAX_REPORTS, KeyedCall, KeyedCalls
 from .responder import HttpResponder
+
+_STREAM_OPEN: Final = Timer.STREAM_OPEN
+_DECIDING: Final = ExchangeState.DECIDING
 
 
 @attrs.define(eq=False, repr=False)
@@ -38,8 +43,8 @@ class UnstoredResponder(HttpResponder):
 
     def open(self) -> None:
         """Open the event stream, if it is not open."""
-        if self.exchange.state is ExchangeState.DECIDING:
-            self._core.timers.stop(Timer.STREAM_OPEN, self)
+        if self.exchange.state is _DECIDING:
+            self._core.timers.stop(_STREAM_OPEN, self)
             self.exchange.open_stream()
 
     @property
@@ -58,7 +63,7 @@ class UnstoredResponder(HttpResponder):
         self._complete()
         if self.exchange.is_done:  # the client has left before the handle of a task was stored
             return False
-        if self.exchange.state is ExchangeState.DECIDING:
+        if self.exchange.state is _DECIDING:
             self.send_json(data, http_status)
         else:
             self.exchange.send(encode_event(data))
@@ -84,7 +89,7 @@ class UnstoredResponder(HttpResponder):
 
     def _complete(self) -> None:
         self.open_calls = 0
-        self._core.timers.stop(Timer.STREAM_OPEN, self)
+        self._core.timers.stop(_STREAM_OPEN, self)
 
 
 @attrs.define(eq=False, repr=False)
@@ -135,7 +140,7 @@ class KeyedResponder(UnstoredResponder):
         if self.call is None:
             super().peer_gone()
         else:
-            self._core.timers.stop(Timer.STREAM_OPEN, self)
+            self._core.timers.stop(_STREAM_OPEN, self)
             self._calls.cut(self.call)
 
     def reconnect(self, exchange: ServerExchange, received: int) -> None:

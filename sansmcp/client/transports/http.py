@@ -18,7 +18,7 @@ from __future__ import annotations
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
@@ -38,6 +38,9 @@ from ..message_encoder import MessageEncoder
 from ..options import ClientOptions
 from ..reader import Form, ResponseReader
 from ..stream import Stream
+
+_UNKNOWN: Final = Form.UNKNOWN
+_IGNORED: Final = Form.IGNORED
 
 if TYPE_CHECKING:  # authorizing_for() imports them for a client that has the setting authorization
     from ...auth.http import AuthRequest
@@ -164,7 +167,7 @@ class HttpExchanges:
     ) -> int:
         cursor = None if stream is None else stream.cursor
         is_request = isinstance(purpose, ForPost) and purpose.is_request
-        form = Form.UNKNOWN if is_request or stream is not None else Form.IGNORED
+        form = _UNKNOWN if is_request or stream is not None else _IGNORED
         reader = ResponseReader(request, self._messages, form, cursor)
         number = next(self._numbers)
         self.open_exchanges[number] = Exchange(purpose, request, reader, stream, redirects, attempt)

@@ -10,7 +10,7 @@ Source: 2025-03-26 to 2026-07-28, basic/transports; SEP-1699; SEP-1858.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias
 
 import attrs
 
@@ -50,6 +50,10 @@ from ..stream import Stream, StreamKind
 from ..stream_factory import StreamFactory
 from ..unread import Unread
 from .http import HttpExchanges
+
+_REQUEST: Final = StreamKind.REQUEST
+_RECONNECT: Final = Timer.RECONNECT
+_STREAM_IDLE: Final = Timer.STREAM_IDLE
 
 if TYPE_CHECKING:
     from ..legacy.turn import Turn
@@ -91,7 +95,7 @@ class HttpRequests:
         request.exchange = self._http.open(
             purpose, b"POST", body, stream=stream, mirrored=mirrored, now=now
         )
-        if stream is not None and stream.kind is not StreamKind.REQUEST:
+        if stream is not None and stream.kind is not _REQUEST:
             self._silence.restart(stream, now)
 
     def leave(self, request: PendingRequest, now: float, *, can_discard: bool) -> None:
@@ -101,9 +105,9 @@ class HttpRequests:
         reused.
         """
         if request.stream is not None:
-            self._timers.stop(Timer.RECONNECT, request.number)
+            self._timers.stop(_RECONNECT, request.number)
             if request.stream.heard_at is not None:
-                self._timers.stop(Timer.STREAM_IDLE, request.number)
+                self._timers.stop(_STREAM_IDLE, request.number)
             request.stream = None
         if self._turns:
             self._drop_turn(request)
@@ -181,12 +185,12 @@ class HttpRequests:
 
     def _go_on(self, request: PendingRequest, outcome: StreamOutcome, now: float) -> Lost | None:
         """Wait for the next connection of a stream whose last one has ended; or it is lost."""
-        self._timers.stop(Timer.STREAM_IDLE, request.number)
+        self._timers.stop(_STREAM_IDLE, request.number)
         if request.number > 0 and request.listener is not None:
             self.end_renewal(request, now)
         if isinstance(outcome, Lost):
             return outcome
-        self._timers.set(Timer.RECONNECT, request.number, now + outcome.delay)
+        self._timers.set(_RECONNECT, request.number, now + outcome.delay)
         self._events.append(outcome.as_event(request.number if request.number > 0 else None))
         return None
 
@@ -285,7 +289,7 @@ class HttpRequests:
             assert request.exchange is not None
             reader = self._http.open_exchanges[request.exchange].reader
             request.stream.parked(reader.reconnection_time)
-            self._timers.stop(Timer.STREAM_IDLE, request.number)
+            self._timers.stop(_STREAM_IDLE, request.number)
             self._http.discard_response(request.exchange, now)
             request.exchange = None
             turn = self._turns.setdefault(request.number, Turn(request.number, limits))

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from typing import Final
 
 import attrs
 
@@ -32,13 +33,13 @@ from .results import LegacyResults
 from .sessions import LegacySession
 from .streams import ResumableStream
 
+_STREAM_OPEN: Final = Timer.STREAM_OPEN
+_DONE: Final = ExchangeState.DONE
+
 _MAX_OFFSETS = 64
 """The offsets of one call that are remembered. The store evicts entries sooner: it gets three
 entries without a message in ``Limits.max_stored_age``, and some more for each round of input.
 """
-
-
-_DONE = ExchangeState.DONE  # compared for each call
 
 
 @attrs.define(eq=False, repr=False)
@@ -101,7 +102,7 @@ class SessionResponder(LegacyResults, HttpResponder):
     def open(self) -> ResumableStream | None:
         """Open the event stream, if it is not open. Returns None if no client could read it."""
         if self.stream is None and not self.exchange.is_done:
-            self._core.timers.stop(Timer.STREAM_OPEN, self)
+            self._core.timers.stop(_STREAM_OPEN, self)
             self.stream = self.session.new_stream()
             self.stream.declare_writer(self.request_ids)
             self.session.read(self.exchange, self.stream, 0)
@@ -129,13 +130,13 @@ class SessionResponder(LegacyResults, HttpResponder):
 
     def peer_gone(self) -> None:
         if self.stream is None:
-            self._core.timers.stop(Timer.STREAM_OPEN, self)
+            self._core.timers.stop(_STREAM_OPEN, self)
 
     def _finish(self, http_status: int = 200) -> None:
         """Send the response as JSON: all calls have ended, and nothing was sent before."""
         body = self._collected[0] if not self.is_batch else jsonrpc.encode_batch(self._collected)
         if self.exchange.state is not _DONE:
-            self._core.timers.stop(Timer.STREAM_OPEN, self)
+            self._core.timers.stop(_STREAM_OPEN, self)
             self.send_json(body, http_status)
 
 

@@ -35,7 +35,7 @@ import enum
 import math
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import attrs
 
@@ -64,6 +64,11 @@ from ..records import (
     write_head,
     write_record,
 )
+
+_FINISHED: Final = LogState.FINISHED
+_REMOTE: Final = LogState.REMOTE
+_MESSAGE: Final = EntryKind.MESSAGE
+_INPUT_REQUIRED: Final = EntryKind.INPUT_REQUIRED
 
 _STORED = (LogState.WRITING, LogState.FINISHED, LogState.REMOTE)
 _ENDED = (LogState.FINISHED, LogState.REMOTE, LogState.CLOSED)
@@ -115,6 +120,10 @@ class _Owner(FastEnum):
     """Its session has ended at this instance, or never was: what waits is stored all the same."""
     DROPPED = enum.auto()
     """The log is deleted from the store with its session: append nothing more."""
+
+
+_SESSION: Final = _Owner.SESSION
+_DROPPED: Final = _Owner.DROPPED
 
 
 @attrs.frozen
@@ -224,7 +233,7 @@ class ResumableStream(LogReader):
 
     def __attrs_post_init__(self) -> None:
         has_session = self.key is None or self.key.session
-        self._owner = _Owner.SESSION if has_session else _Owner.NONE
+        self._owner = _SESSION if has_session else _Owner.NONE
 
     # The writer
 
@@ -307,9 +316,7 @@ class ResumableStream(LogReader):
             return self.append(message)
         return self.append(write_head(log, seq, message), kind=EntryKind.FORWARDED)
 
-    def append(
-        self, message: bytes, *, final: bool = False, kind: EntryKind = EntryKind.MESSAGE
-    ) -> bool:
+    def append(self, message: bytes, *, final: bool = False, kind: EntryKind = _MESSAGE) -> bool:
         """Append a message. Returns False if it is lost, because there is no store and no reader.
 
         ``final`` marks the last message. An empty one only ends the log, after a cancellation.
@@ -407,7 +414,7 @@ class ResumableStream(LogReader):
             self._deliver_entries((entry,))
         self._wake_reader()
         self._disconnect_if_pending()
-        if self._owner is _Owner.DROPPED and self._unstored:
+        if self._owner is _DROPPED and self._unstored:
             self._continue_unstored(tuple(self._unstored))
             return
         self.catch_up()
@@ -437,7 +444,7 @@ class ResumableStream(LogReader):
     def may_repeat(self, effect: StoreEffect) -> bool:
         """Whether to repeat what failed: an append, or the next page of an open event stream."""
         if effect is self._appending:
-            return self._owner is not _Owner.DROPPED
+            return self._owner is not _DROPPED
         reader = self.reader if self._is_reading(effect) else None
         return reader is not None and reader.state is ExchangeState.STREAMING
 
@@ -449,7 +456,7 @@ class ResumableStream(LogReader):
         if self._appending is not None and effect is self._appending:
             is_delivered = self._continue_unstored((*self._appending.entries, *self._unstored))
             self._tidy_orphan()
-            return is_delivered or self._owner is _Owner.DROPPED
+            return is_delivered or self._owner is _DROPPED
         if self._is_reading(effect):
             self._reading = None
             self._refuse_reader(refusals.store_failed())  # the client can come back
@@ -461,7 +468,7 @@ class ResumableStream(LogReader):
         Entries that wait are still stored, unless ``delete_stored`` is True. A reader that waits
         for the last message gets it in both cases.
         """
-        self._owner = _Owner.DROPPED if delete_stored else _Owner.NONE
+        self._owner = _DROPPED if delete_stored else _Owner.NONE
         if not self.is_ending:
             self._advance(LogEvent.END)
             if delete_stored:
@@ -486,7 +493,7 @@ class ResumableStream(LogReader):
         self._retry = self.table.core.retry_ms
         if self.writer is not None:
             self.writer.on_reader_attached()
-        is_remote = self.state is LogState.REMOTE
+        is_remote = self.state is _REMOTE
         if after > self._stored and not is_remote:
             self.drop_reader()
         elif after < self._stored or is_remote:
@@ -584,13 +591,13 @@ class ResumableStream(LogReader):
         is_ready = self.reader is not None and self._reading is None and self.reader.unsent == 0
         if is_ready and self._position < self._stored:
             self._read_page()
-        elif is_ready and self.state is LogState.FINISHED and self.has_stored_all:
+        elif is_ready and self.state is _FINISHED and self.has_stored_all:
             self.detach_reader()
 
     @property
     def is_waiting(self) -> bool:
         """True if the reader has all entries known here, and another instance may append."""
-        if self.state is not LogState.REMOTE or self._appending is not None:
+        if self.state is not _REMOTE or self._appending is not None:
             return False
         return self.table.core.options.shared_store and self._is_read_up_to(self._stored)
 
@@ -601,7 +608,7 @@ class ResumableStream(LogReader):
 
     def _is_over(self, page: Page) -> bool:
         """True if no instance continues a log that has been read to its end."""
-        if self.state is not LogState.REMOTE or self._appending is not None:
+        if self.state is not _REMOTE or self._appending is not None:
             return False
         return page.last.final or not (self.table.core.options.shared_store or page.last.waits)
 
@@ -621,7 +628,7 @@ class ResumableStream(LogReader):
         """
         self._appending = None
         self._drop_unstored()
-        is_read = self._is_read_up_to(entries[0].seq - 1) and self.state is not LogState.REMOTE
+        is_read = self._is_read_up_to(entries[0].seq - 1) and self.state is not _REMOTE
         has_id = self._id(self._position) is not None
         # First, since the loss of its reader may end the call, and this log with it.
         self._advance(LogEvent.FAIL)
@@ -640,7 +647,7 @@ class ResumableStream(LogReader):
 
     def _tidy_orphan(self) -> None:
         """Forget a stream that is no longer stored and belongs to no session."""
-        if self._owner is not _Owner.SESSION:
+        if self._owner is not _SESSION:
             self.table.discard_settled(self)
 
     def _append_next(self) -> None:
@@ -689,12 +696,12 @@ class ResumableStream(LogReader):
                     self.reader.add(event)
                 elif event is not None:
                     self.reader.send(event)
-                if entry.final or entry.kind is EntryKind.INPUT_REQUIRED:
+                if entry.final or entry.kind is _INPUT_REQUIRED:
                     self.detach_reader()
 
     def _skips(self, entry: Entry) -> bool:
         """Return True, and count it, if an entry is one of the messages that are not sent."""
-        skips = entry.kind is EntryKind.MESSAGE and not entry.final
+        skips = entry.kind is _MESSAGE and not entry.final
         self._skipped -= skips
         return skips
 
