@@ -51,7 +51,7 @@ class InputRequest(Value):
     """
 
     method: str
-    params: Params = attrs.field(factory=dict[str, Any])
+    params: Params = attrs.field(factory=lambda: {})
 
     def __attrs_post_init__(self) -> None:
         check_call(self.method, self.params)
@@ -71,7 +71,7 @@ class InputRequired(Value):
         LocalProtocolError: ``requests`` is not a mapping to InputRequest.
     """
 
-    requests: Mapping[str, InputRequest] = attrs.field(factory=dict[str, InputRequest])
+    requests: Mapping[str, InputRequest] = attrs.field(factory=lambda: {})
     state: Any = None
 
     def __attrs_post_init__(self) -> None:

@@ -38,7 +38,7 @@ _Arrival: TypeAlias = tuple[float, StreamKey, int]
 class _Log:
     """The entries of one log, and its last append."""
 
-    entries: dict[int, Entry] = attrs.field(factory=dict[int, Entry], init=False)
+    entries: dict[int, Entry] = attrs.field(factory=lambda: {}, init=False)
     """By number, in order and without gaps: any place is found at once."""
     first_seq: int = attrs.field(default=0, init=False)
     """The number of the first entry of the last append."""
@@ -64,8 +64,8 @@ class _Log:
 class _Session:
     """The logs of one session."""
 
-    logs: set[StreamKey] = attrs.field(factory=set[StreamKey])
-    arrivals: deque[_Arrival] = attrs.field(factory=deque[_Arrival])
+    logs: set[StreamKey] = attrs.field(factory=lambda: set())
+    arrivals: deque[_Arrival] = attrs.field(factory=lambda: deque())
     """Its entries, oldest first."""
 
 

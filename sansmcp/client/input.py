@@ -62,8 +62,8 @@ class _Round:
     method: str
     params: dict[str, Any]
     """Parameters to send beside the input responses: ``requestState``, if there is one."""
-    keys: dict[RequestId, str] = attrs.field(factory=dict[RequestId, str])
-    responses: dict[str, Any] = attrs.field(factory=dict[str, Any])
+    keys: dict[RequestId, str] = attrs.field(factory=lambda: {})
+    responses: dict[str, Any] = attrs.field(factory=lambda: {})
 
 
 @attrs.frozen(eq=False)

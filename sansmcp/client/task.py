@@ -63,9 +63,9 @@ def task_id_of(members: Mapping[str, Any]) -> str | None:
 class InputResponses:
     """The input responses to one task, which are sent one request after the other."""
 
-    answered: set[str] = attrs.field(factory=set[str], init=False)
+    answered: set[str] = attrs.field(factory=lambda: set(), init=False)
     """The keys of the input requests that have a response, sent or not."""
-    _waiting: dict[str, Any] = attrs.field(factory=dict[str, Any], init=False)
+    _waiting: dict[str, Any] = attrs.field(factory=lambda: {}, init=False)
     """The responses that the server has not accepted yet, by key."""
     _sent: tuple[str, ...] = attrs.field(default=(), init=False)
     """The keys of those in flight."""

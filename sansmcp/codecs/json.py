@@ -86,6 +86,7 @@ _SINGLE = {str, int, bool, NoneType}
 """Types without members, except float: NaN and infinities are floats, and not JSON."""
 _STRICT = {*_SINGLE, float, dict, *_ARRAYS}
 _NAMES = {str}
+_NO_NAMES: set[Any] = set()
 _SEVERAL = 16
 """An array of more items is checked level by level."""
 _NUMBERS = {int, float}
@@ -294,7 +295,7 @@ def _are_strict(level: Sequence[Any]) -> bool:
         if dict in types and not (is_one_kind and len(members) == sum(map(len, level))):
             objects: list[dict[Any, Any]] = _of_type(dict, level)
             # A name of a subclass may be hidden by an equal string, and is written like that.
-            if not _NAMES.issuperset(map(type, set[Any]().union(*objects))):
+            if not _NAMES.issuperset(map(type, _NO_NAMES.union(*objects))):
                 return False
         level = members
     return True

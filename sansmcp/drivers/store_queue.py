@@ -17,9 +17,9 @@ _LogEffect: TypeAlias = StoreAppend | StoreRead | StoreDrop
 class _Waiting:
     """The effects of one session that are in flight, or wait."""
 
-    active: set[str] = attrs.field(factory=set[str])
+    active: set[str] = attrs.field(factory=lambda: set())
     """The logs whose effect is in flight; all logs of the session are one if it is a StoreDrop."""
-    queue: deque[_LogEffect] = attrs.field(factory=deque["_LogEffect"])
+    queue: deque[_LogEffect] = attrs.field(factory=lambda: deque())
 
 
 _ALL_LOGS = ""

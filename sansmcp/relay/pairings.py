@@ -31,7 +31,7 @@ class Pairing:
     """True if this is the second upstream call, because the first one was not run."""
     progress: float | None = attrs.field(default=None, init=False)
     """The last progress that was reported."""
-    questions: dict[int | str, Request] = attrs.field(factory=dict[int | str, Request], init=False)
+    questions: dict[int | str, Request] = attrs.field(factory=lambda: {}, init=False)
     """The open server requests of the upstream server, by what the client knows them by: what
     ``ask()`` returned, or at 2026-07-28 the name of the input request.
     """

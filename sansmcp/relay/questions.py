@@ -43,7 +43,7 @@ class Parked:
     """When the client is given up."""
     ended: CallCompleted | CallFailed | None = attrs.field(default=None, init=False)
     """The end of the upstream call, if it has ended meanwhile."""
-    reports: list[Report] = attrs.field(factory=list[Report], init=False)
+    reports: list[Report] = attrs.field(factory=lambda: [], init=False)
     """What the upstream server has reported of the call meanwhile."""
     size: int = attrs.field(default=0, init=False)
     """Bytes of the reports, about."""

@@ -29,8 +29,8 @@ class Turn:
     number: int
     """The number of the call."""
     _limits: Limits
-    request_ids: set[RequestId] = attrs.field(factory=set[RequestId], init=False)
-    _responses: list[bytes] = attrs.field(factory=list[bytes], init=False)
+    request_ids: set[RequestId] = attrs.field(factory=lambda: set(), init=False)
+    _responses: list[bytes] = attrs.field(factory=lambda: [], init=False)
     _size: int = attrs.field(default=0, init=False)
     _is_closed: bool = attrs.field(default=False, init=False)
 

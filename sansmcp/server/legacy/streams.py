@@ -82,7 +82,7 @@ class WriterDeclaration:
     instance: str
     requests: Sequence[RequestId] | None
     """The ids of the requests that the log answers; None for a standalone stream."""
-    places: dict[str, int] = attrs.field(factory=dict[str, int])
+    places: dict[str, int] = attrs.field(factory=lambda: {})
     """By log: the number of the last entry whose message was forwarded, if it is for the client."""
     unknown: Mapping[str, Any] = NOTHING
     """The members that only a later version knows."""
@@ -214,7 +214,7 @@ class ResumableStream(LogReader):
     """The sequence number of the last entry of this instance that has a message."""
     _stored_at: float = attrs.field(default=-math.inf, init=False)
     """When an entry of this instance was last stored; ``-math.inf`` before the first."""
-    _unstored: deque[Entry] = attrs.field(factory=deque[Entry], init=False)
+    _unstored: deque[Entry] = attrs.field(factory=lambda: deque(), init=False)
     """The entries to append next. A log has at most one append in flight, which keeps the order."""
     _burst: Burst = attrs.field(factory=Burst, init=False)
     """The messages that are appended together."""

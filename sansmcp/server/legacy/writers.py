@@ -42,9 +42,9 @@ class _Scan:
     _limits: Limits
     declared: WriterDeclaration | None = attrs.field(default=None, init=False)
     """The last declaration of a writer; None if it is no longer stored."""
-    requests: dict[RequestId, None] = attrs.field(factory=dict[RequestId, None], init=False)
+    requests: dict[RequestId, None] = attrs.field(factory=lambda: {}, init=False)
     """The requests that are not answered; empty for a standalone stream."""
-    places: dict[str, int] = attrs.field(factory=dict[str, int], init=False)
+    places: dict[str, int] = attrs.field(factory=lambda: {}, init=False)
     """By log: the number of the last entry that was forwarded to this one."""
 
     @property

@@ -90,7 +90,7 @@ class Subscription:
     stream: ListenerStream
     client: str
     """The principal or address of the client; empty if neither is known."""
-    watches: list[Watch] = attrs.field(factory=list["Watch"])
+    watches: list[Watch] = attrs.field(factory=lambda: [])
     """What ends with the subscription."""
     _encoded_id: bytes = attrs.field(
         default=attrs.Factory(lambda self: json.encode(self.request_id), takes_self=True),

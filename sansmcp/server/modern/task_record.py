@@ -29,9 +29,9 @@ class Reentry:
     """Everything that any instance needs to call the handler of a task."""
 
     request: Request
-    names: Mapping[str, str] = attrs.field(factory=dict[str, str])
+    names: Mapping[str, str] = attrs.field(factory=lambda: {})
     """The names that the handler gave to the input requests of this round, by their keys."""
-    responses: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    responses: Mapping[str, Any] = attrs.field(factory=lambda: {})
     """The input responses of this round so far, by names."""
     state: Any = None
     """The state that the handler saved last."""
@@ -58,9 +58,9 @@ class TaskRecord:
     """The numbers of the last progress report."""
     writer: str = ""
     """The instance that runs the handler; empty if none does, or no others share the store."""
-    input_requests: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    input_requests: Mapping[str, Any] = attrs.field(factory=lambda: {})
     """The input requests without a response, by keys."""
-    outcome: Mapping[str, Any] = attrs.field(factory=dict[str, Any])
+    outcome: Mapping[str, Any] = attrs.field(factory=lambda: {})
     """The member ``result`` or ``error`` of the response, once there is one."""
     reentry: Reentry | None = None
     """None if the handler is not called again."""
