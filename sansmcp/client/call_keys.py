@@ -138,8 +138,6 @@ class CallKey:
 
     place: str
     secret: str
-    own: str
-    """The member of ``_meta``, without the secrets of other calls."""
     text: str
     """The member of ``_meta``."""
     id: int
@@ -151,6 +149,11 @@ class CallKey:
     """The number of messages before the response that have arrived."""
     steps: Generator[Step, _Answered, Lost] | None = attrs.field(default=None, init=False)
     """The procedure after a cut; None before the first."""
+
+    @property
+    def own(self) -> str:
+        """The member of ``_meta``, without the secrets of other calls."""
+        return f"{self.place}.{self.secret}"
 
     @property
     def is_first(self) -> bool:
@@ -196,8 +199,8 @@ class CallKeys:
     """How long a call runs on without a connection."""
     _processes: dict[str, None] = attrs.field(factory=dict[str, None], init=False)
     """The names of the processes that were seen, oldest first."""
-    _confirmed: list[str] = attrs.field(factory=list[str], init=False)
-    """Keys of calls whose responses have arrived, for the next key."""
+    _confirmed: str = attrs.field(default="", init=False)
+    """The secrets of calls whose responses have arrived, each after a comma, for the next key."""
 
     def opened(self, capabilities: Mapping[str, Any]) -> None:
         """Take the declaration of the server, or that there is none."""
@@ -235,16 +238,13 @@ class CallKeys:
         moves = 0 if before is None else before.moves
         place = self.place if moves < _MAX_MOVES else ANY_PLACE
         secret = self._random_bytes(16).hex()
-        own = text = f"{place}.{secret}"
-        if self._confirmed:
-            text = ",".join((own, *self._confirmed))
-            self._confirmed.clear()
-        return CallKey(place, secret, own, text, id, moves)
+        text, self._confirmed = f"{place}.{secret}{self._confirmed}", ""
+        return CallKey(place, secret, text, id, moves)
 
     def arrived(self, key: CallKey) -> None:
         """Record that the response has arrived, so that the server need not keep it."""
-        if len(self._confirmed) < MAX_CONFIRMED:
-            self._confirmed.append(key.secret)
+        if len(self._confirmed) < MAX_CONFIRMED * (1 + len(key.secret)):
+            self._confirmed += f",{key.secret}"
 
     def next_step(
         self, key: CallKey, answer: Answer, now: float, *, was_attached: bool, idempotent: bool
