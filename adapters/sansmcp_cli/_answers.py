@@ -10,7 +10,6 @@ import asyncio
 import os
 import shutil
 import sys
-import unicodedata
 import webbrowser
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -202,8 +201,12 @@ def broken(line: str, width: int) -> list[str]:
 
 
 def _columns(text: str) -> int:
-    """Return how many columns of a terminal a text takes."""
-    return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
+    """Return how many columns of a terminal a text takes at most.
+
+    Which characters take two changes with each version of Unicode, and a terminal may have a newer
+    one than Python; below U+1100 there are none.
+    """
+    return sum(1 if char < "\u1100" else 2 for char in text)
 
 
 async def _read_line() -> str:

@@ -192,7 +192,7 @@ def test_no_name_of_a_field_begins_a_line() -> None:
     assert not any(line.startswith("sansmcp") for line in lines)
 
 
-@pytest.mark.parametrize("filling", ["x", "\u4e2d"])
+@pytest.mark.parametrize("filling", ["x", "\u4e2d", "\u4dc0", "\u2630"])
 def test_no_text_of_a_question_goes_on_in_the_first_column(filling: str, tmp_path: Path) -> None:
     """A terminal breaks a long line there."""
     columns = 2 if filling != "x" else 1
