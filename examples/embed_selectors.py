@@ -98,7 +98,7 @@ class Call(sansmcp.BaseCall[Awaitable[Any], Awaitable[None]]):
 
     async def wait_for_answer(self, id: int) -> Any:
         """Wait for the client's response to a server request."""
-        self._server.run_pending()
+        self._server.pump()
         return await self._server.wait_for_response(self._call, id)
 
     def now(self) -> float:
@@ -107,7 +107,7 @@ class Call(sansmcp.BaseCall[Awaitable[Any], Awaitable[None]]):
 
     async def run_pending(self) -> None:
         """Drive the machine, and wait until the send buffer is below its high-water mark."""
-        self._server.run_pending()
+        self._server.pump()
         await wait_until(lambda: not self._call.is_above_high_water)
 
 
@@ -281,12 +281,12 @@ class SelectorServer(sansmcp.ServerDriver):
 
     def _work(self) -> None:
         """Drive the machine, the connections and the handlers until nothing is left to do."""
-        self.run_pending()
+        self.pump()
         while self.woken:
             connection = self.woken.pop()
             if connection in self.connections:
                 connection.safely(connection.drive)
-            self.run_pending()
+            self.pump()
         for task in [each for each in self.tasks if each.is_ready]:
             task.run()
 
@@ -319,7 +319,7 @@ class SelectorServer(sansmcp.ServerDriver):
         self.core.drain(now=now())
         await wait_until(lambda: not self.core.is_busy, now() + self._graceful_timeout)
         self.core.shut_down(now=now())
-        self.run_pending()  # handlers are cancelled
+        self.pump()  # handlers are cancelled
         self.woken |= self.connections
         await wait_until(self._has_sent_all, now() + FLUSH)
         self._has_ended = True

@@ -57,7 +57,7 @@ class ClientDriver(sansmcp_local.LoopClientDriver):
         self._tasks = Tasks()
         self._pool = Pool(
             parts.core,
-            self.run_pending,
+            self.pump,
             self.exchange_failed,
             self._tasks,
             parts.ssl_context,
@@ -75,8 +75,8 @@ class ClientDriver(sansmcp_local.LoopClientDriver):
 
     # The machine
 
-    def run_pending(self) -> None:
-        super().run_pending()
+    def pump(self) -> None:
+        super().pump()
         if not self._is_over and self.is_paused is not self._pool.is_paused:
             self._pool.pause(is_paused=self.is_paused)
             if self._process.child is not None:
@@ -90,7 +90,7 @@ class ClientDriver(sansmcp_local.LoopClientDriver):
 
     def _feed(self, part: ProcessPart) -> None:
         self.receive_process_part(part)
-        self.run_pending()
+        self.pump()
 
 
 @explains(ConnectOptions, sansmcp.ClientOptions)

@@ -44,11 +44,8 @@ class ConnectionOwner(Protocol):
         """The connections that are open."""
         ...
 
-    def drive(self) -> None:
-        """Perform the effects of the machine and take its events."""
-
-    def run_pending(self) -> None:
-        """Drive the machine, and wake the tasks that wait for a change of its state."""
+    def pump(self, connection: Connection | None = None) -> None:
+        """Drive the machine, and wake this connection and all that have something to send."""
 
 
 class Refusal(asyncio.Protocol):
@@ -87,28 +84,25 @@ class Connection(asyncio.Protocol):
         return connection_info(descriptor, self._transport.get_extra_info("ssl_object"))
 
     def wake(self) -> None:
+        if self._is_blocked:
+            return
         try:
-            self._pull()
+            data, idle = pull(self._connection)
+            if data and not self._transport.is_closing():  # asyncio would log the write
+                self._transport.write(data)
+            if idle is None or self._serving.has_ended:
+                self._is_closing = True
+            if self._is_blocked:
+                return
+            if self._is_closing:
+                self._transport.close()
+                self._wait_for_room(self._count_unsent())
+            else:
+                self._read(is_wanted=idle is _NEED_DATA)
+                deadline = self._connection.next_deadline()
+                self._timer.set(math.inf if deadline is None else deadline)
         except Exception as error:
             self._fail(error)
-
-    def _pull(self) -> None:
-        if self._is_blocked:
-            return
-        data, idle = pull(self._connection)
-        if data and not self._transport.is_closing():  # asyncio logs writes to a closing transport
-            self._transport.write(data)
-        if idle is None or self._serving.has_ended:
-            self._is_closing = True
-        if self._is_blocked:
-            return
-        if self._is_closing:
-            self._transport.close()
-            self._wait_for_room(self._count_unsent())
-        else:
-            self._read(is_wanted=idle is _NEED_DATA)
-            deadline = self._connection.next_deadline()
-            self._timer.set(math.inf if deadline is None else deadline)
 
     def abort(self) -> None:
         """Close the connection at once; unsent bytes are lost."""
@@ -125,11 +119,6 @@ class Connection(asyncio.Protocol):
         """End this connection, and no other, because a bug has raised an exception."""
         log_unexpected(error)
         self.abort()
-
-    def _go_on(self) -> None:
-        self._serving.drive()  # first, so that a handler's first messages are sent in one write
-        self.wake()
-        self._serving.run_pending()
 
     def _read(self, *, is_wanted: bool) -> None:
         if is_wanted is not self._is_reading:
@@ -148,7 +137,7 @@ class Connection(asyncio.Protocol):
                 self.abort()
         else:
             self._feed(self._connection.handle_timeout)
-            self._go_on()
+            self._serving.pump(self)
 
     # The methods that asyncio calls
 
@@ -163,15 +152,15 @@ class Connection(asyncio.Protocol):
             if isinstance(self._connection, ServerConnection):
                 self._connection.principal = principal_of(connected)
         self._serving.connections.add(self)
-        self._go_on()
+        self._serving.pump(self)
 
     def data_received(self, data: bytes) -> None:
         self._feed(self._connection.receive_data, data)
-        self._go_on()
+        self._serving.pump(self)
 
     def eof_received(self) -> None:
         self._feed(self._connection.receive_eof)
-        self._go_on()
+        self._serving.pump(self)
 
     def pause_writing(self) -> None:
         """Wait until the peer has read more."""
@@ -191,11 +180,11 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._is_blocked = False
-        self._go_on()
+        self._serving.pump(self)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._timer.stop()
         self._feed(self._connection.connection_lost)
         self._serving.connections.discard(self)
         self.lost.set_result(None)
-        self._serving.run_pending()
+        self._serving.pump()

@@ -42,14 +42,14 @@ class Pool(sansmcp.ConnectionPool):
     def __init__(
         self,
         core: sansmcp.Client,
-        run_pending: Callable[[], None],
+        pump: Callable[[], None],
         failed: Callable[[int, Exception], None],
         tasks: Tasks,
         ssl_context: ssl.SSLContext | None,
         proxies: Proxies | None,
     ) -> None:
         super().__init__(core, proxies)
-        self.run_pending = run_pending
+        self.pump = pump
         self._failed = failed
         self.loop = asyncio.get_running_loop()
         self.is_paused = False
@@ -79,7 +79,7 @@ class Pool(sansmcp.ConnectionPool):
             self.release(exchange, now=self.loop.time())
         finally:
             self._failed(exchange, error)
-            self.run_pending()
+            self.pump()
 
     def pause(self, *, is_paused: bool) -> None:
         """Pause or resume reading from all connections."""
@@ -115,7 +115,7 @@ class Pool(sansmcp.ConnectionPool):
             reason, unsent = connect_failure(error, _reason(error), effect.url, connection.proxy)
             connection.connection_lost(reason, unsent=unsent, now=self.loop.time())
             self.release(effect.exchange, now=self.loop.time())
-            self.run_pending()
+            self.pump()
         else:
             connection.driver, connection.peer = stream, stream.peer
             self.streams.add(stream)
@@ -306,7 +306,7 @@ class Stream(asyncio.Protocol):
     def _go_on(self) -> None:
         if self._connection.is_done:
             self._pool.release(self._exchange, now=self._pool.loop.time())
-        self._pool.run_pending()
+        self._pool.pump()
 
 
 def _reason(error: Exception) -> str:

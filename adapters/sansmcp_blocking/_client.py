@@ -96,7 +96,7 @@ class ClientDriver(sansmcp_local.ConcurrentClientDriver):
         is_late = False
         with self.using():
             while True:
-                self.run_pending()
+                self.pump()
                 if is_done() or is_late:
                     return is_done()
                 self._turn(deadline)
@@ -105,7 +105,7 @@ class ClientDriver(sansmcp_local.ConcurrentClientDriver):
     def _turn(self, until: float) -> bool:
         """Wait for something to do, at most until the time ``until``, and do it.
 
-        Call :meth:`run_pending` before, and in :meth:`using`. Returns False if no task could run.
+        Call :meth:`pump` before, and in :meth:`using`. Returns False if no task could run.
         """
         due = self.next_deadline()
         with ki_unprotected():

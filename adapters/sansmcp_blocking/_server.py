@@ -180,17 +180,16 @@ class LoopServer(ThreadedServerDriver):
         self._nudge.settimeout(0)
         self._loop.start(self._read_ready())
 
-    def run_pending(self) -> None:
-        """Perform the machine's effects, and wake the loop's thread if it has work."""
-        with self.moved:
-            super().run_pending()
-            if self._sleeps_until is not None and (
-                self._is_stopped  # and waits for all tasks to end
-                or self._loop.has_work
-                or self.next_deadline() < self._sleeps_until
-            ):
-                self._sleeps_until = None
-                self._wake_selector()
+    def on_idle(self) -> None:
+        """Wake the loop's thread if it has work."""
+        super().on_idle()
+        if self._sleeps_until is not None and (
+            self._is_stopped  # and waits for all tasks to end
+            or self._loop.has_work
+            or self.next_deadline() < self._sleeps_until
+        ):
+            self._sleeps_until = None
+            self._wake_selector()
 
     def stop(self) -> None:
         """Begin a graceful stop, and return at once. A second call has no effect.
@@ -262,7 +261,7 @@ class LoopServer(ThreadedServerDriver):
     def left(self, driver: _Connection) -> None:
         """Remove a connection that has closed."""
         self.connections.discard(driver)
-        self.run_pending()
+        self.pump()
         if driver is self._last:
             self.stop()
 
@@ -319,7 +318,7 @@ class LoopServer(ThreadedServerDriver):
         end = time.monotonic() + seconds
         while True:
             with self.moved:
-                self.run_pending()
+                self.pump()
                 if is_done() or time.monotonic() >= end:
                     return
                 until = self._sleeps_until = min(self.next_deadline(), end)

@@ -143,7 +143,7 @@ class SteppedServer(LoopServer):
                 raise
 
         self._call_handler(call, interruptible)  # responds with an error, whatever was raised
-        self.run_pending()
+        self.pump()
         if interrupts:
             raise interrupts[0]
 
@@ -157,7 +157,7 @@ class SteppedServer(LoopServer):
 
     def wait_in_handler(self, is_done: Callable[[], bool], latest: float) -> None:
         """Serve until ``is_done()`` is true, or the time ``latest``; other handlers do not run."""
-        self.run_pending()
+        self.pump()
         while not (is_done() or self._is_over or time.monotonic() >= latest):
             with interrupts_kept():
                 self._turn(latest)
@@ -234,11 +234,11 @@ class SteppedDriver(ClientDriver):
 
     def _run(self, latest: float) -> None:
         with self.using():
-            self.run_pending()
+            self.pump()
             for _ in range(_ROUNDS):
                 if self._is_closed.is_done or not self._turn(latest):
                     break
-                self.run_pending()
+                self.pump()
                 latest = -math.inf
 
 

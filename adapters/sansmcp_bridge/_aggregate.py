@@ -150,11 +150,11 @@ class Aggregate:
         except Exception as error:
             self._bridge.unexpected(error)
             call.respond_exception(RuntimeError(), now=self._bridge.now())
-            self._bridge.run_pending()
+            self._bridge.pump()
 
     def _refuse(self, call: sansmcp.ServerCall, code: int, text: str) -> None:
         call.respond_error(code, text, now=self._bridge.now())
-        self._bridge.run_pending()
+        self._bridge.pump()
 
     async def _relay_named(self, call: sansmcp.ServerCall, listing: str, parameter: str) -> None:
         params = call.request.params or {}
@@ -176,7 +176,7 @@ class Aggregate:
     def _relay(self, call: sansmcp.ServerCall, item: Item, params: Params) -> None:
         if call.is_running:
             item.link.relay_call(call, params)
-            self._bridge.run_pending()
+            self._bridge.pump()
 
     async def _set_level(self, params: Params) -> dict[str, Any]:
         await asyncio.gather(*(self._set_level_at(link, params) for link in self.links))

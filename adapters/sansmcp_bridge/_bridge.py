@@ -12,7 +12,6 @@ import attrs
 
 import sansmcp
 import sansmcp_asyncio
-from sansmcp.effects import ServerEffect, Wake
 from sansmcp.events import (
     CallCancelled,
     CallReceived,
@@ -65,7 +64,7 @@ class _Options:
 class Bridge(sansmcp_asyncio.RunningServer):
     """A running server that relays; :func:`open_bridge` makes it.
 
-    Its drivers' :meth:`run_pending` and that of the upstream clients drive each other, until
+    Its drivers' :meth:`pump` and that of the upstream clients drive each other, until
     neither machine has changed.
     """
 
@@ -87,8 +86,6 @@ class Bridge(sansmcp_asyncio.RunningServer):
         """The links whose relay has a deadline."""
         self._is_server_changed = False
         self._is_settling_soon = False
-        self._woken: dict[Any, None] = {}
-        """What drives the exchanges that have something to send."""
         self.places = asyncio.Semaphore((self.core.limits.max_sessions + 1) * len(upstreams))
         self.starts = asyncio.Semaphore(_STARTS)
         self.kept = KeptLists()
@@ -135,14 +132,6 @@ class Bridge(sansmcp_asyncio.RunningServer):
     # The events of the server
 
     def handle_event(self, event: ServerEvent) -> None:
-        try:
-            self._relay(event)
-        except Exception as error:
-            self.unexpected(error)
-            if isinstance(event, CallReceived):
-                event.call.respond_exception(RuntimeError(), now=self.now())
-
-    def _relay(self, event: ServerEvent) -> None:
         match event:
             case SessionOpened(session) if not self._options.shared:
                 aggregate = self._aggregate(
@@ -169,22 +158,8 @@ class Bridge(sansmcp_asyncio.RunningServer):
 
     # Driving
 
-    def drive(self) -> None:
-        super().drive()
-        while self._woken:
-            woken, self._woken = self._woken, {}
-            for driver in woken:
-                driver.wake()
-            super().drive()
-
-    def _perform(self, effect: ServerEffect) -> None:
-        if isinstance(effect, Wake):
-            self._woken[effect.exchange.driver] = None  # one write has all that is sent there
-        else:
-            super()._perform(effect)
-
-    def run_pending(self) -> None:
-        super().run_pending()
+    def pump(self, connection: Any = None) -> None:
+        super().pump(connection)
         self._behind = {link for link in self._behind if not self._has_caught_up(link)}
         if not self._changed and not self._is_server_changed:
             return
@@ -203,7 +178,7 @@ class Bridge(sansmcp_asyncio.RunningServer):
                 self._settle(link)
             if self._is_server_changed:
                 self._is_server_changed = False
-                super().run_pending()
+                super().pump()
 
     def _has_caught_up(self, link: Link) -> bool:
         if link.must_wait:
@@ -357,5 +332,5 @@ async def _opened(
         )
         stack.callback(bridge.close_links)
         await stack.enter_async_context(bridge)
-        bridge.run_pending()
+        bridge.pump()
         yield bridge

@@ -81,7 +81,7 @@ class LinkOwner(Protocol):
         """Start a task that is cancelled when the server ends."""
         ...
 
-    def run_pending(self) -> None:
+    def pump(self) -> None:
         """Drive the server, and the clients that it has changed."""
 
     def log(self, line: str) -> None:
@@ -192,7 +192,7 @@ class UpstreamDriver(ClientDriver):
         if isinstance(event, Closed):
             super().handle_event(event)
 
-    def run_pending(self) -> None:
+    def pump(self) -> None:
         link = self.link  # None after the client is closed, whose calls have failed then
         self.settle()
         if link is not None:
@@ -200,7 +200,7 @@ class UpstreamDriver(ClientDriver):
 
     def settle(self) -> None:
         """Drive the machine, and leave that of the server alone."""
-        super().run_pending()
+        super().pump()
 
 
 class Link:
@@ -306,7 +306,7 @@ class Link:
         """Wait until the server is connected. Returns why it is not; None if it is."""
         ready: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         self.when_connected(lambda why: None if ready.done() else ready.set_result(why))
-        self.bridge.run_pending()
+        self.bridge.pump()
         return await ready
 
     def connect(self) -> None:
@@ -335,7 +335,7 @@ class Link:
                 stack.push_async_callback(client.close)
                 self.use(client)
                 self._finish_waiting(None)
-                self.bridge.run_pending()
+                self.bridge.pump()
                 try:
                     await client.lost.wait()
                 finally:
@@ -344,7 +344,7 @@ class Link:
             why = f"{self.upstream.name}: {error}"
             self.bridge.log(f"cannot connect to {why}")
             self._finish_waiting(why)
-            self.bridge.run_pending()
+            self.bridge.pump()
 
     def _finish_waiting(self, why: str | None) -> None:
         """Do what waits for the connection, which is open, or does not exist for a reason."""

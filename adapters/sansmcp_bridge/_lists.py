@@ -88,7 +88,7 @@ class ListOwner(Protocol):
         """Return the time of the machines, in seconds."""
         ...
 
-    def run_pending(self) -> None:
+    def pump(self) -> None:
         """Drive all machines."""
 
     def start(self, work: Coroutine[Any, Any, None]) -> Task:

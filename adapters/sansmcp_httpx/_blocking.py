@@ -85,7 +85,7 @@ class _Driver(sansmcp_local.ThreadClientDriver):
 
     def wait(self, is_done: Callable[[], bool]) -> None:
         """Make HTTP requests, and wait for deadlines, until ``is_done()`` is true."""
-        self.run_pending()
+        self.pump()
         while not is_done():
             if self._to_open:
                 self._carry(self._to_open.popleft(), is_done)
@@ -120,8 +120,8 @@ class _Driver(sansmcp_local.ThreadClientDriver):
         except Exception as error:
             self._raised = error
 
-    def run_pending(self) -> None:
-        super().run_pending()
+    def pump(self) -> None:
+        super().pump()
         if self._raised is not None:
             error, self._raised = self._raised, None
             raise error
@@ -155,7 +155,7 @@ class _Driver(sansmcp_local.ThreadClientDriver):
             self.core.receive_part(exchange, part, now=time.monotonic())
         except Exception as error:
             self.exchange_failed(exchange, error)
-        self.run_pending()
+        self.pump()
 
     def _parts(self, effect: OpenExchange) -> Generator[ResponsePart, None, None]:
         """Yield the parts of a response, and how it ended."""

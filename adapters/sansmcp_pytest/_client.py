@@ -35,8 +35,8 @@ class LoopDriver(sansmcp_local.LoopClientDriver):
         self._server = server
         self._ends: set[ClientEnd] = set()
 
-    def run_pending(self) -> None:
-        super().run_pending()
+    def pump(self) -> None:
+        super().pump()
         for end in self._ends:
             end.wire.to_client.hold(self.is_paused)
 
@@ -72,7 +72,7 @@ class LoopDriver(sansmcp_local.LoopClientDriver):
         unsent = Unsent.UNREACHABLE
         connection.connection_lost("connection refused", unsent=unsent, now=self.now())
         self.over(exchange)
-        self.run_pending()
+        self.pump()
 
     def _run(self, work: Coroutine[Any, Any, None]) -> Task:
         return self._loop.spawn(_await, work)
@@ -139,7 +139,7 @@ class ClientEnd:
     def _go_on(self) -> None:
         if self._connection.is_done:
             self._driver.over(self._exchange)
-        self._driver.run_pending()
+        self._driver.pump()
 
 
 class PendingCall:

@@ -74,16 +74,16 @@ class ServerEnd:
 
     def read(self, data: bytes) -> None:
         self._connection.receive_data(data, now=self._serving.now())
-        self._go_on()
+        self._serving.pump(self)
 
     def read_end(self) -> None:
         self._connection.receive_eof(now=self._serving.now())
-        self._go_on()
+        self._serving.pump(self)
 
     def lose(self, reason: str) -> None:
         self._leave()
         self._connection.connection_lost(now=self._serving.now())
-        self._serving.run_pending()
+        self._serving.pump()
 
     def wake(self) -> None:
         """Send the pending bytes."""
@@ -113,12 +113,7 @@ class ServerEnd:
 
     def _handle_timeout(self) -> None:
         self._connection.handle_timeout(now=self._serving.now())
-        self._go_on()
-
-    def _go_on(self) -> None:
-        self._serving.drive()
-        self.wake()
-        self._serving.run_pending()
+        self._serving.pump(self)
 
 
 class Server:

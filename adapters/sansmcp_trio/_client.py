@@ -54,7 +54,7 @@ class _Driver(sansmcp_local.LoopClientDriver):
         self._nursery = nursery
         self._pool = Pool(
             parts.core,
-            self.run_pending,
+            self.pump,
             self.exchange_failed,
             self._may_read,
             nursery,
@@ -78,7 +78,7 @@ class _Driver(sansmcp_local.LoopClientDriver):
 
     def _feed(self, part: ProcessPart) -> None:
         self.receive_process_part(part)
-        self.run_pending()
+        self.pump()
 
     async def _may_read(self) -> None:
         """Wait while reading is paused because the application has not consumed its events."""

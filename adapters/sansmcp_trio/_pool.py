@@ -26,7 +26,7 @@ class Pool(sansmcp.ConnectionPool):
     def __init__(
         self,
         core: sansmcp.Client,
-        run_pending: Callable[[], None],
+        pump: Callable[[], None],
         failed: Callable[[int, Exception], None],
         may_read: Callable[[], Awaitable[None]],
         nursery: trio.Nursery,
@@ -34,7 +34,7 @@ class Pool(sansmcp.ConnectionPool):
         proxies: Proxies | None,
     ) -> None:
         super().__init__(core, proxies)
-        self.run_pending = run_pending
+        self.pump = pump
         self._failed = failed
         self.may_read = may_read
         self.nursery = nursery
@@ -62,7 +62,7 @@ class Pool(sansmcp.ConnectionPool):
             self.release(exchange, now=trio.current_time())
         finally:
             self._failed(exchange, error)
-            self.run_pending()
+            self.pump()
 
     async def _open(
         self, effect: OpenExchange, connection: sansmcp.ClientConnection, request: bytes
@@ -90,7 +90,7 @@ class Pool(sansmcp.ConnectionPool):
             reason, unsent = connect_failure(error, reason_of(error), effect.url, connection.proxy)
             connection.connection_lost(reason, unsent=unsent, now=trio.current_time())
             self.release(effect.exchange, now=trio.current_time())
-            self.run_pending()
+            self.pump()
         finally:
             del self._opening[effect.exchange]
         if effect.exchange in self.in_use:
@@ -180,7 +180,7 @@ class Stream:
     def _go_on(self) -> None:
         if self._connection.is_done:
             self._pool.release(self._exchange, now=trio.current_time())
-        self._pool.run_pending()
+        self._pool.pump()
 
 
 def reason_of(error: BaseException) -> str:

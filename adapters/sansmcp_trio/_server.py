@@ -71,29 +71,30 @@ class _Driver:
         self._unsent = b""
         self._waiting = trio.CancelScope()
         self._is_waiting = False
-        self._is_woken = False
 
     @property
     def connection(self) -> sansmcp.ConnectionInfo:
         return info_of(self._stream)
 
     def wake(self) -> None:
-        """Send what the connection has to send, or make its task do so.
+        """Send as much as there is room for; end the wait of the task if that is not all.
 
-        The server calls this. If the task waits for bytes, the caller sends; otherwise the task
-        does, when it comes to its next wait.
+        The server calls this.
         """
-        if not self._is_waiting:
-            self._is_woken = True
-            return
+        if self._unsent or self._idle is None:
+            return  # the machine bounds its unsent bytes; this buffer would not
         waited_for = self._idle
         try:
-            self._send_now()
-            self._update_deadline()
+            self._unsent, self._idle = pull(self._connection)
+            if self._unsent:
+                self._unsent = send_now(self._stream, self._unsent)
+            # Wake up at the deadline, or at an earlier one that was replaced since.
+            self._waiting.deadline = min(self._waiting.deadline, self._deadline())
         except Exception as error:
             log_unexpected(error)
             self._unsent, self._idle = b"", None
-        if self._unsent or self._idle is not waited_for or self._serving.has_ended:
+        has_more = self._unsent or self._idle is not waited_for or self._serving.has_ended
+        if self._is_waiting and has_more:
             self._waiting.cancel()
 
     async def run(self) -> None:
@@ -121,24 +122,12 @@ class _Driver:
         except Exception as error:
             log_unexpected(error)
         self._serving.drivers.discard(self)
-        self._serving.run_pending()
+        self._serving.pump()
 
     def _went_on(self) -> bool:
         """Do everything that needs no waiting. Return True if the task must wait next."""
-        self._serving.drive()  # first, so that a handler's first messages are sent in one piece
-        self._send_now()
-        self._serving.run_pending()
-        is_waiting = not self._unsent and self._idle is not None
-        return is_waiting and not self._is_woken and not self._serving.has_ended
-
-    def _send_now(self) -> None:
-        """Send as much as there is room for, without waiting."""
-        self._is_woken = False
-        if self._idle is not None:
-            data, self._idle = pull(self._connection)
-            self._unsent += data
-        if self._unsent:
-            self._unsent = send_now(self._stream, self._unsent)
+        self._serving.pump(self)
+        return not self._unsent and self._idle is not None and not self._serving.has_ended
 
     async def _send(self) -> None:
         """Send at least a part of the rest; the send timeout starts again with each part."""
@@ -163,14 +152,8 @@ class _Driver:
                     self._connection.receive_eof(now=trio.current_time())
                 if not self._went_on():
                     return
-                self._update_deadline()
         self._is_waiting = False
         self._connection.handle_timeout(now=trio.current_time())
-
-    def _update_deadline(self) -> None:
-        """Wake up at the deadline, or at an earlier one that was replaced since."""
-        if (deadline := self._deadline()) < self._waiting.deadline:
-            self._waiting.deadline = deadline
 
     def _deadline(self) -> float:
         deadline = self._connection.next_deadline()

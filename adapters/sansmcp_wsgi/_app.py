@@ -143,7 +143,7 @@ class _Exchange(Iterator[bytes]):
     def _take_response(self) -> tuple[sansmcp.ResponseHead, bytes] | None:
         with self._driver.moved:
             response = self._driver.core.next_response_of(self._exchange)
-            self._driver.run_pending()
+            self._driver.pump()
             return response
 
     def __next__(self) -> bytes:
@@ -170,18 +170,18 @@ class _Exchange(Iterator[bytes]):
             while isinstance(effect := self._driver.core.next_effect_of(self._exchange), Idle):
                 self._is_woken = False
                 self._driver.wait_until(lambda: self._is_woken)
-            self._driver.run_pending()  # handlers that wait for room may go on
+            self._driver.pump()  # handlers that wait for room may go on
             return effect
 
     def _feed(self, part: RequestPart) -> None:
         with self._driver.moved:
             self._driver.core.receive_part(self._exchange, part, now=time.monotonic())
-            self._driver.run_pending()
+            self._driver.pump()
 
     def _feed_body(self, body: bytes) -> None:
         with self._driver.moved:
             self._driver.core.receive_body(self._exchange, body, now=time.monotonic())
-            self._driver.run_pending()
+            self._driver.pump()
 
 
 def _head(environ: Environ) -> sansmcp.RequestHead:

@@ -149,14 +149,14 @@ class ClientDriver(MachineDriver[Client]):
         """True if the application must take events before the driver reads on from the server."""
         return len(self._events) >= self.core.limits.max_queued_events
 
-    def run_pending(self) -> None:
+    def pump(self) -> None:
         """Perform the machine's effects, handle its events, and respond to server requests.
 
         Call this after everything that changes the machine.
         """
         # Deliver results even if the application does not take its events. Only reading from the
         # server is paused.
-        self._drive_machine(self._perform, self._handle)
+        self._drive(self._perform, self._handle)
         while self._server_requests.unhandled or self._login_url is not None:
             if self._login_url is not None:
                 url, self._login_url = self._login_url, None
@@ -166,17 +166,17 @@ class ClientDriver(MachineDriver[Client]):
                     self.run_request_handler(self._server_requests.next_unhandled())
                 except Exception as error:
                     self._break_off(error)
-            self._drive_machine(self._perform, self._handle)
+            self._drive(self._perform, self._handle)
 
     def handle_timeout(self) -> None:
         """Make the machine do what is due. Call this at :meth:`next_deadline`, or at any time."""
         self._use_machine(
             lambda: self.core.handle_timeout(now=self.now(), is_reading=not self.is_paused)
         )
-        self.run_pending()
+        self.pump()
 
     def exchange_failed(self, exchange: int, error: Exception) -> None:
-        """End an exchange in which a bug raised ``error``. Call :meth:`run_pending` afterwards."""
+        """End an exchange in which a bug raised ``error``. Call :meth:`pump` afterwards."""
         self.unexpected(error)
         try:
             self.core.receive_part(
@@ -186,7 +186,7 @@ class ClientDriver(MachineDriver[Client]):
             self._break_off(again)
 
     def receive_process_part(self, part: ProcessPart) -> None:
-        """Feed a part of the server process. Call :meth:`run_pending` afterwards."""
+        """Feed a part of the server process. Call :meth:`pump` afterwards."""
         try:
             self.core.receive_process_part(part, now=self.now())
         except Exception as error:
@@ -195,7 +195,7 @@ class ClientDriver(MachineDriver[Client]):
     def begin_session(self) -> None:
         """Start the opening; ``opening`` is set when it ends."""
         self.core.start(now=self.now())
-        self.run_pending()
+        self.pump()
 
     def begin_log_out(self) -> None:
         """Revoke and delete the stored tokens, instead of a session; ``opening`` is set after it.
@@ -203,19 +203,19 @@ class ClientDriver(MachineDriver[Client]):
         Its exception is AuthorizationFailed if they could not be revoked or deleted.
         """
         self.core.log_out(now=self.now())
-        self.run_pending()
+        self.pump()
 
     def begin_close(self) -> None:
         """End the session; running calls fail with RequestCancelled. Can be called twice."""
         self.core.close(now=self.now())
-        self.run_pending()
+        self.pump()
 
     def next_unclaimed_event(self) -> ClientEvent | None:
         """Remove and return the oldest event that belongs to no call; None if there is none."""
         if not self._events:
             return None
         event = self._events.popleft()
-        self.run_pending()  # there is room for another
+        self.pump()  # there is room for another
         return event
 
     def begin_call(
@@ -295,7 +295,7 @@ class ClientDriver(MachineDriver[Client]):
         """Add a call that the machine has begun, and run the machine."""
         self._pending_calls[handle] = call
         try:
-            self.run_pending()
+            self.pump()
         except BaseException:  # such as a KeyboardInterrupt in a request handler
             self.abandon_call(handle)
             raise
@@ -304,7 +304,7 @@ class ClientDriver(MachineDriver[Client]):
     def abandon_call(self, handle: int) -> None:
         """Stop waiting for a call, and cancel it if it has not ended. Call this once per call."""
         if self._pending_calls.pop(handle, None) and self.core.cancel(handle, now=self.now()):
-            self.run_pending()
+            self.pump()
 
     @abstractmethod
     def perform_effect(self, effect: TransportEffect) -> None:
@@ -337,7 +337,7 @@ class ClientDriver(MachineDriver[Client]):
     def auth_ended(self, effect: AuthEffect, result: Any) -> None:
         """Continue after an effect of the authorization.
 
-        Call :meth:`run_pending` afterwards.
+        Call :meth:`pump` afterwards.
 
         Args:
             effect: the effect.
@@ -389,7 +389,7 @@ class ClientDriver(MachineDriver[Client]):
     def login_ended(self, url: str, result: Any) -> None:
         """Continue after a login, unless another one has begun.
 
-        Call :meth:`run_pending` afterwards.
+        Call :meth:`pump` afterwards.
 
         Args:
             url: what was to be opened.
@@ -532,7 +532,7 @@ class ClientDriver(MachineDriver[Client]):
         """Respond to a server request with what its handler returned.
 
         Sends nothing if the server has cancelled the request. A driver of an event loop overrides
-        this to await an awaitable. Call :meth:`run_pending` afterwards.
+        this to await an awaitable. Call :meth:`pump` afterwards.
 
         Raises:
             LocalProtocolError: ``result`` is not a JSON object.
@@ -543,7 +543,7 @@ class ClientDriver(MachineDriver[Client]):
         """Respond to a server request with the error for what its handler raised.
 
         Logs the exception unless it is a JsonRpcError, and sends nothing if the server has
-        cancelled the request. Call :meth:`run_pending` afterwards.
+        cancelled the request. Call :meth:`pump` afterwards.
         """
         if not isinstance(error, JsonRpcError):
             self.on_handler_error(request, error)
@@ -556,7 +556,7 @@ class ClientDriver(MachineDriver[Client]):
     def respond_internal_error(self, request: ServerRequest) -> None:
         """Respond "Internal error" to a server request whose handler was stopped.
 
-        Sends nothing if the server has cancelled the request. Call :meth:`run_pending` afterwards.
+        Sends nothing if the server has cancelled the request. Call :meth:`pump` afterwards.
         """
         self._server_requests.respond_first_error(
             request, (handler_failed(request),), self.on_handler_error, self.now()

@@ -64,9 +64,7 @@ class MachineDriver(abc.ABC, Generic[_Machine]):
             deadline = self._rests_until
         return math.inf if deadline is None else max(deadline, self._rests_until)
 
-    def _drive_machine(
-        self, perform: Callable[[Any], None], on_event: Callable[[Any], None]
-    ) -> None:
+    def _drive(self, perform: Callable[[Any], None], on_event: Callable[[Any], None]) -> None:
         """Perform the machine's effects and handle its events until none is left."""
         for _ in range(_ATTEMPTS):
             try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from types import CoroutineType
@@ -59,8 +60,8 @@ class ServerDriver(MachineDriver[Server]):
 
     A subclass sets two attributes of the machine's objects:
 
-    * ``driver`` of an exchange, with a method ``wake()`` that pulls the exchange's effects. With
-      ``authenticate`` it also needs an attribute ``connection``, a
+    * ``driver`` of an exchange, with a method ``wake()`` that pulls the exchange's effects, at once
+      or soon. With ``authenticate`` it also needs an attribute ``connection``, a
       :class:`~sansmcp.ConnectionInfo`, which is passed to that function.
     * ``driver`` of a call, with a method ``cancel()`` that stops the handler. :meth:`start_task`
       sets it.
@@ -94,6 +95,8 @@ class ServerDriver(MachineDriver[Server]):
         self._store = store
         self._plain_store = None if is_async_store(store) else cast("Store", store)
         """The store, if it is synchronous."""
+        self._woken: deque[Any] = deque()
+        """The drivers of exchanges that have something to send."""
         self._store_queue = StoreQueue(_STORE_TASKS)
         """The effects for an asynchronous store."""
         self._is_store_gone = False
@@ -113,7 +116,7 @@ class ServerDriver(MachineDriver[Server]):
     def publish(self, method: str, params: Params | None = None) -> None:
         """Notify all clients of a change; see :meth:`sansmcp.Server.publish`."""
         self.core.publish(method, params, now=self.now())
-        self.run_pending()
+        self.pump()
 
     def disconnect_streams(self, *, retry: float | None = None) -> int:
         """Close the standalone streams of all clients that can resume them.
@@ -121,25 +124,44 @@ class ServerDriver(MachineDriver[Server]):
         Returns and raises as :meth:`sansmcp.Server.disconnect_streams` does.
         """
         count = self.core.disconnect_streams(retry=retry, now=self.now())
-        self.run_pending()
+        self.pump()
         return count
 
-    def drive(self) -> None:
-        """Perform the machine's effects and handle its events until none is left."""
-        if self.core.has_pending:
-            self._drive_machine(self._perform, self.handle_event)
+    def pump(self, connection: Any = None) -> None:
+        """Perform the machine's effects and handle its events until none is left.
 
-    def run_pending(self) -> None:
-        """Call :meth:`drive`. A subclass adds what it does after that, such as setting a timer.
+        Call this after everything that changes the machine. Exchanges that have something to
+        send are woken when all events are handled, so that one write has all that the handlers
+        sent meanwhile.
 
-        Call this after everything that changes the machine.
+        Args:
+            connection: a driver of exchanges to wake in any case, because it was just fed, or can
+                send again.
         """
-        self.drive()
+        if connection is not None:
+            self._woken.append(connection)
+        while True:
+            if self.core.has_pending:
+                self._drive(self._perform, self._handle)
+            if not self._woken:
+                break
+            while self._woken:
+                try:
+                    self._woken.popleft().wake()
+                except Exception as error:
+                    self.unexpected(error)
+        self.on_idle()
+
+    def on_idle(self) -> None:
+        """Set a timer to :meth:`next_deadline`, and wake whoever waits for the machine to change.
+
+        :meth:`pump` calls this at its end. Without effect, unless it is overridden.
+        """
 
     def handle_timeout(self) -> None:
         """Make the machine do what is due. Call this at :meth:`next_deadline`, or at any time."""
         self._use_machine(lambda: self.core.handle_timeout(now=self.now()))
-        self.run_pending()
+        self.pump()
 
     async def finish(self, call: ServerCall, result: Awaitable[Any]) -> None:
         """Await the result of an async handler, and respond with it or with the error it raises."""
@@ -153,7 +175,7 @@ class ServerDriver(MachineDriver[Server]):
             self._respond_first_error(call, RuntimeError())
             raise
         finally:
-            self.run_pending()
+            self.pump()
 
     def conclude(self, call: ServerCall, work: Callable[[], Any]) -> None:
         """Respond to a call with what ``work`` returns, or with the error for what it raises."""
@@ -183,7 +205,7 @@ class ServerDriver(MachineDriver[Server]):
         """Call ``work``, a function of the application that might block, then ``done``.
 
         This calls both in place. A driver of an event loop calls ``work`` in a worker thread, and
-        then, in the loop, ``done`` and :meth:`run_pending`.
+        then, in the loop, ``done`` and :meth:`pump`.
 
         Args:
             work: the function.
@@ -222,7 +244,7 @@ class ServerDriver(MachineDriver[Server]):
         self.spawn(work, *arguments)
 
     def run_soon(self, work: Callable[[], None]) -> None:
-        """Call a function in the thread of the driver, and then :meth:`run_pending`.
+        """Call a function in the thread of the driver, and then :meth:`pump`.
 
         May be called from any thread; has no effect when the driver has ended. Only a store that
         tells of changes needs it. A driver without an event loop inherits this method, which
@@ -252,7 +274,7 @@ class ServerDriver(MachineDriver[Server]):
         try:
             match effect:
                 case Wake():
-                    effect.exchange.driver.wake()
+                    self._woken.append(effect.exchange.driver)
                 case Authenticate():
                     self._start_authentication(effect)
                 case StoreWatch():
@@ -311,7 +333,7 @@ class ServerDriver(MachineDriver[Server]):
             reason = f"{type(failure).__name__}: {failure}"
             self.core.store_failed(effect, reason, now=now)
         self._start_store_tasks()
-        self.run_pending()
+        self.pump()
 
     def _watch(self, effect: StoreWatch) -> None:
         stream = effect.stream
@@ -335,16 +357,16 @@ class ServerDriver(MachineDriver[Server]):
         for end in watches.values():
             end()
 
-    def handle_event(self, event: ServerEvent) -> None:
-        """Start, cancel or continue the handler that an event of the machine concerns."""
+    def _handle(self, event: ServerEvent) -> None:
         try:
-            self._dispatch(event)
+            self.handle_event(event)
         except Exception as error:
             self.unexpected(error)
             if isinstance(event, CallReceived):
                 self._respond_first_error(event.call, RuntimeError())
 
-    def _dispatch(self, event: ServerEvent) -> None:
+    def handle_event(self, event: ServerEvent) -> None:
+        """Start, cancel or continue the handler that an event of the machine concerns."""
         match event:
             case CallReceived() if event.call.is_running:
                 self.start_handler(event.call)
@@ -416,7 +438,7 @@ class ServerDriver(MachineDriver[Server]):
             self._finish_authentication(effect, None, error)
         else:
             self._finish_authentication(effect, outcome, None)
-        self.run_pending()
+        self.pump()
 
     def _finish_authentication(
         self, effect: Authenticate, outcome: Any, error: Exception | None
@@ -432,7 +454,7 @@ class ServerDriver(MachineDriver[Server]):
     def respond_result(self, call: ServerCall, result: Any) -> None:
         """Respond to a call with what its handler returned.
 
-        A driver with threads overrides this, to lock the machine. Call :meth:`run_pending`
+        A driver with threads overrides this, to lock the machine. Call :meth:`pump`
         afterwards.
 
         Raises:
@@ -445,7 +467,7 @@ class ServerDriver(MachineDriver[Server]):
         """Respond to a call with the error for what its handler raised.
 
         Logs the exception unless it is a JsonRpcError. A driver with threads overrides this, to
-        lock the machine. Call :meth:`run_pending` afterwards.
+        lock the machine. Call :meth:`pump` afterwards.
         """
         if not isinstance(error, JsonRpcError):
             self.on_handler_error(call, error)

@@ -162,7 +162,7 @@ async def test_a_session_that_the_server_ends(world: ToolApp) -> None:
         await client.call_tool("echo")
         (session,) = serving.core.sessions
         serving.core.end_session(session, "test", now=serving.loop.now())
-        serving.run_pending()
+        serving.pump()
         events = client.events()
         with pytest.raises(SessionLost):
             await client.call_tool("echo")

@@ -103,7 +103,7 @@ def test_a_client_is_shown_as_a_program_uses_it(site: Path) -> None:
         "settings-of-connect",
         "settings-of-serve",
     } <= anchors
-    driver = {"handle_timeout", "run_pending", "perform_effect", "begin_call", "core"}
+    driver = {"handle_timeout", "pump", "perform_effect", "begin_call", "core"}
     assert {f"sansmcp_asyncio.Client.{name}" for name in driver} & anchors == set()
 
 

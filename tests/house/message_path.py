@@ -145,7 +145,7 @@ class _ServerHost(ServerDriver):
     def respond(self, request: bytes) -> bytes:
         """Take the bytes of a request; returns those of the response."""
         self._connection.receive_data(request, now=0.0)
-        self.run_pending()
+        self.pump()
         sent = b""
         while isinstance(effect := self._connection.next_effect(), SendBytes):
             sent += effect.data
@@ -192,7 +192,7 @@ class _ClientHost(ClientDriver):
     def receive(self, connection: ClientConnection, data: bytes) -> None:
         """Take the bytes of a response."""
         connection.receive_data(data, now=0.0)
-        self.run_pending()
+        self.pump()
 
 
 @functools.cache

@@ -104,7 +104,7 @@ async def test_a_session_that_the_server_ends(start: Start) -> None:
         first = client.connected
         (session,) = serving.core.sessions
         serving.core.end_session(session, "test", now=trio.current_time())
-        serving.run_pending()
+        serving.pump()
         events = client.events()
         with pytest.raises(SessionLost):
             await client.call_tool("echo")

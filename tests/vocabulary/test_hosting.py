@@ -126,7 +126,7 @@ class DriverHarness(ServerHarness):
 
     def run_pending(self) -> None:
         if self.takes_events:
-            self.host.run_pending()
+            self.host.pump()
 
     def _at_once(self, handle: Handle) -> Any:
         self.calls.append(handle.bare)
@@ -306,6 +306,29 @@ def test_a_driver_that_raises_costs_its_exchange(
     assert harness.post(request(2), session).json["result"] == {"at": "once"}
 
 
+def test_connections_are_woken_once_all_events_are_handled(harness: DriverHarness) -> None:
+    session = harness.open_session()
+    later = harness.post(request(1, "tools/list"), session)
+    ((call, _),) = harness.host.waiting
+    woken: list[tuple[str, int]] = []
+
+    def driver(name: str) -> Any:
+        def wake(_: object) -> None:
+            woken.append((name, len(harness.host.seen)))
+
+        return type("Driver", (), {"wake": wake})()
+
+    before = len(harness.host.seen)
+    later.exchange.driver = driver("has something to send")
+    call.respond({"at": "last"}, now=1.0)
+    harness.server.refuse(
+        harness.server.open_exchange(), RemoteProtocolError("no", reason="no"), now=1.0
+    )  # which is an event
+    harness.host.pump(driver("was fed"))
+    assert woken == [("was fed", before + 1), ("has something to send", before + 1)]
+    harness.host.let_go_on()
+
+
 def test_a_completion_that_raises_is_a_failure_of_the_store(
     harness: DriverHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -314,7 +337,7 @@ def test_a_completion_that_raises_is_a_failure_of_the_store(
     monkeypatch.setattr(harness.server, "perform_store_effect", breaking())
     ((call, _),) = harness.host.waiting
     call.notify("notifications/message", {"level": "info", "data": 1}, now=1.0)
-    harness.host.run_pending()
+    harness.host.pump()
     assert [type(bug) for bug in harness.host.bugs] == [Broken]
     assert any(isinstance(event, StoreFailed) for event in harness.host.seen)
     harness.host.let_go_on()
@@ -332,7 +355,7 @@ def test_an_event_that_cannot_be_taken_ends_its_call(
         RemoteProtocolError("no", reason="no"),
         now=0.0,
     )
-    harness.host.run_pending()
+    harness.host.pump()
     assert [type(bug) for bug in harness.host.bugs] == [Broken, Broken]
 
 
@@ -362,7 +385,7 @@ def test_a_machine_that_raises_is_driven_on(
     harness.server.refuse(
         harness.server.open_exchange(), RemoteProtocolError("no", reason="no"), now=0.0
     )  # which is an event to pull
-    harness.host.run_pending()
+    harness.host.pump()
     assert len(harness.host.bugs) == 103
 
 

@@ -39,7 +39,7 @@ class AuthDriverHarness(AuthHarness):
             self.initialize()
 
     def run_pending(self) -> None:
-        self.host.run_pending()
+        self.host.pump()
 
     def refused_call(self) -> PendingResult:
         """A call that the server refuses for lack of a token."""

@@ -141,7 +141,7 @@ class DriverHarness(ClientHarness):
         self.host = Host(self, handlers)
 
     def run_pending(self) -> None:
-        self.host.run_pending()
+        self.host.pump()
 
     def ask(self, *messages: dict[str, Any], **options: Any) -> tuple[PendingResult, Asked]:
         """A call that is under way, with these messages on its stream."""
@@ -502,7 +502,7 @@ def test_a_process_effect_that_fails_ends_the_client(
     monkeypatch.setattr(harness.host, "perform_effect", breaking)
     effects = iter([KillProcess()])
     monkeypatch.setattr(harness.client, "next_effect", lambda: next(effects, Idle.NEED_DATA))
-    harness.host.run_pending()
+    harness.host.pump()
     is_ended(harness, pending)
 
 

@@ -214,14 +214,14 @@ class LoopClientDriver(sansmcp.ClientDriver):
         """Send a notification. Raises LocalProtocolError if it cannot be sent."""
         self._check_loop()
         self.core.notify(method, params, meta=meta, now=self._loop.now())
-        self.run_pending()
+        self.pump()
         await self._loop.checkpoint()
 
     async def complete_login(self, url: str) -> bool:
         """Continue a login; see :meth:`Client.complete_login`."""
         self._check_loop()
         is_known = self.core.redirected(url, now=self.now())
-        self.run_pending()
+        self.pump()
         await self._loop.checkpoint()
         return is_known
 
@@ -241,7 +241,7 @@ class LoopClientDriver(sansmcp.ClientDriver):
         finally:
             self.keeps_events = False
             self._events.clear()
-            self.run_pending()
+            self.pump()
 
     async def close(self) -> None:
         """End the session, and release all resources; see :meth:`Client.aclose`."""
@@ -288,12 +288,12 @@ class LoopClientDriver(sansmcp.ClientDriver):
         was_paused = self.is_paused
         self._reports -= count
         if was_paused and not self.is_paused:
-            self.run_pending()  # more can be read
+            self.pump()  # more can be read
 
-    def run_pending(self) -> None:
+    def pump(self) -> None:
         if self._is_over:
             return
-        super().run_pending()
+        super().pump()
         self._scheduler.reschedule()
 
     @abc.abstractmethod
@@ -333,7 +333,7 @@ class LoopClientDriver(sansmcp.ClientDriver):
             answering, _ = self._answering.get(request.id, (None, None))
             if answering is request:
                 del self._answering[request.id]
-            self.run_pending()
+            self.pump()
 
     def run_login(self, login: Login, url: str) -> None:
         """Await an async login in a task; call a plain one in a thread."""
@@ -349,7 +349,7 @@ class LoopClientDriver(sansmcp.ClientDriver):
             self.login_ended(url, await result)
         except Exception as error:
             self.login_ended(url, error)
-        self.run_pending()
+        self.pump()
 
     def _log_in_thread(self, login: Login, url: str) -> None:
         result: Any
@@ -365,7 +365,7 @@ class LoopClientDriver(sansmcp.ClientDriver):
             self._run(self._log_in(url, result))
         else:
             self.login_ended(url, result)
-            self.run_pending()
+            self.pump()
 
     def perform_auth(self, effect: AuthEffect) -> None:
         """Call a storage that may block in a thread: after all that it was called for before."""
@@ -399,7 +399,7 @@ class LoopClientDriver(sansmcp.ClientDriver):
 
     def _stored(self, effect: AuthEffect, result: Any, ended: Event) -> None:
         self.auth_ended(effect, result)
-        self.run_pending()
+        self.pump()
         ended.set()
 
     async def _all_saved(self) -> None:

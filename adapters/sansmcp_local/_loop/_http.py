@@ -64,15 +64,15 @@ class HttpServing(RunningServer):
         self._until_end.cancel()
 
     def start_task(self, call: sansmcp.ServerCall, result: Awaitable[Any]) -> None:
-        call.driver = self.loop.spawn(self._handle, call, result)
+        call.driver = self.loop.spawn(self._finish, call, result)
 
-    async def _handle(self, call: sansmcp.ServerCall, result: Awaitable[Any]) -> None:
+    async def _finish(self, call: sansmcp.ServerCall, result: Awaitable[Any]) -> None:
         self._handlers += 1
         try:
             await self.finish(call, result)
         finally:
             self._handlers -= 1
-            self.run_pending()
+            self.on_idle()  # stop() may wait for this one
 
     async def _wait_for_end(self, on_end: Callable[[], object]) -> None:
         """Wait until :meth:`stop`, or the end of the loop, cancels this."""
@@ -178,7 +178,7 @@ class HttpExchange(abc.ABC):
             self._serving.exchanges -= 1
             if not is_complete:
                 self._feed(sansmcp.ConnectionLost())
-            self._serving.run_pending()
+            self._serving.pump()
 
     def wake(self) -> None:
         """Record that there is something to send. The server calls this."""
@@ -191,14 +191,14 @@ class HttpExchange(abc.ABC):
         response = self._serving.core.next_response_of(self._exchange)
         if response is None:
             return None
-        self._serving.run_pending()
+        self._serving.pump()
         return await self._send(self.send_response, *response)
 
     async def _perform(self, effect: ExchangeEffect | Idle) -> bool | None:
         """Perform an effect. Return the result of :meth:`run`, or None if the exchange goes on."""
         match effect:
             case SendHead(head):
-                self._serving.run_pending()
+                self._serving.pump()
                 return None if await self._send(self.send_head, head) else False
             case SendBody(data):
                 if self._is_reading or not self._exchange.is_at_end:
@@ -219,7 +219,7 @@ class HttpExchange(abc.ABC):
                 return False
             case Idle():
                 # This consumes all events, so the machine never has to pause its input.
-                self._serving.run_pending()
+                self._serving.pump()
                 await (self._read() if self._is_reading else self._wait())
                 return None
             case _ as impossible:
@@ -272,7 +272,7 @@ class HttpExchange(abc.ABC):
         with suppress(OSError):
             await self.wait_disconnected()
         self._feed(sansmcp.ConnectionLost())
-        self._serving.run_pending()
+        self._serving.pump()
         self.wake()
 
     def _feed(self, part: RequestPart) -> None:

@@ -81,7 +81,7 @@ class RequestTaskDriver(LoopClientDriver):
             self.core.receive_part(effect.exchange, part, now=self._loop.now())
         except Exception as error:
             self.exchange_failed(effect.exchange, error)
-        self.run_pending()
+        self.pump()
 
 
 async def _await(work: Coroutine[Any, Any, None]) -> None:

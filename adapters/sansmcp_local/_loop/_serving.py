@@ -47,7 +47,7 @@ class Call(sansmcp.BaseCall[Awaitable[Any], Awaitable[None]]):
         return self._serving.loop.now()
 
     async def run_pending(self) -> None:
-        self._serving.run_pending()
+        self._serving.pump()
         await self._serving.loop.checkpoint()
         if self._call.is_above_high_water:
             await self._serving.wait_until(lambda: not self._call.is_above_high_water)
@@ -86,20 +86,18 @@ class RunningServer(sansmcp.ServerDriver):
         # HTTP requests that must be authenticated.
         self._authenticating = HandlerThreads(self, threads)
 
-    def run_pending(self) -> None:
-        """Drive the machine, and wake the tasks that wait for a change of its state."""
-        self.drive()
+    def on_idle(self) -> None:
         self.scheduler.reschedule()
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Wait until ``condition()`` is true. It is checked after each :meth:`run_pending`."""
+        """Wait until ``condition()`` is true. It is checked after each :meth:`pump`."""
         while not condition():
             await self.scheduler.state_changed.wait()
 
     async def wait_for_response(self, call: sansmcp.ServerCall, id: int) -> Any:
         """Wait for the client's response, and return its result or raise its error."""
         pending = self.pending_requests[call, id] = PendingResult(self.loop.event())
-        self.run_pending()
+        self.pump()
         try:
             answered: ClientResponseReceived = await pending.wait()
         finally:
@@ -116,7 +114,7 @@ class RunningServer(sansmcp.ServerDriver):
             await self.loop.within(seconds, self._wait_until_left, has_left)
         except BaseException:
             self.safely(lambda: self.core.shut_down(now=self.now()))
-            self.run_pending()
+            self.pump()
             raise
 
     async def _wait_until_left(self, has_left: Callable[[], bool]) -> None:
@@ -132,7 +130,7 @@ class RunningServer(sansmcp.ServerDriver):
             await self.loop.within(graceful_timeout, self.wait_until, lambda: not self._is_busy())
         finally:
             self.safely(lambda: self.core.shut_down(now=self.now()))
-            self.run_pending()
+            self.pump()
 
     async def flush(self, is_done: Callable[[], bool]) -> None:
         """Wait a moment for ``is_done()``, the handlers in threads, and an asynchronous store."""
@@ -181,7 +179,7 @@ class RunningServer(sansmcp.ServerDriver):
 
     def _run_now(self, work: Callable[[], None]) -> None:
         self.safely(work)
-        self.run_pending()
+        self.pump()
 
     def authentication_failed(self, error: Exception) -> None:
         _logger.error("authenticate failed", exc_info=error)

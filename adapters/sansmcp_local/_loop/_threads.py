@@ -33,14 +33,14 @@ class HandlerOwner(Protocol):
         """The pending results of server requests, by call and id."""
         ...
 
-    def run_pending(self) -> None:
+    def pump(self) -> None:
         """Drive the machine."""
 
     def conclude(self, call: sansmcp.ServerCall, work: Callable[[], Any]) -> None:
         """Respond to a call with what ``work`` returns or raises."""
 
     async def wait_until(self, condition: Callable[[], bool]) -> None:
-        """Wait until ``condition()`` is true. It is checked after each :meth:`run_pending`."""
+        """Wait until ``condition()`` is true. It is checked after each :meth:`pump`."""
 
 
 class CallFromThread(Call):
@@ -135,7 +135,7 @@ class CallFromThread(Call):
 
     def run_pending(self) -> None:
         """Drive the machine, and let the thread go on when the send buffer is low enough."""
-        self._serving.run_pending()
+        self._serving.pump()
         outcome = self._current
         if self._is_used_in_loop:
             return
@@ -150,7 +150,7 @@ class CallFromThread(Call):
         """Let the thread go on with the client's response."""
         assert self._current is not None
         self._serving.pending_requests[self._call, id] = _Answer(self._answered, id, self._current)
-        self._serving.run_pending()
+        self._serving.pump()
 
     def now(self) -> float:
         return self._serving.loop.now()
@@ -233,7 +233,7 @@ class HandlerThreads:
         error = result.exception()
         assert error is None or isinstance(error, Exception)
         done(None if error else result.result(), error)
-        self._serving.run_pending()
+        self._serving.pump()
 
     def _work(self, call: sansmcp.ServerCall, handle: CallFromThread, handler: Handler) -> None:
         """Run a handler in its thread, unless it was cancelled while it waited for one."""
@@ -251,7 +251,7 @@ class HandlerThreads:
             return
         if result.done():
             self._serving.conclude(call, partial(_plain, result))
-        self._serving.run_pending()
+        self._serving.pump()
 
 
 def _resolve(outcome: Future[Any], give: Callable[[], Any]) -> None:

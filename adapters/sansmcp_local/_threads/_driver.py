@@ -97,7 +97,7 @@ class ThreadedServerDriver(sansmcp.ServerDriver):
     """Drive a server machine whose handlers run in threads.
 
     All methods may be called from any thread. Code that uses the machine directly must hold
-    :attr:`moved`, and call :meth:`run_pending` afterwards.
+    :attr:`moved`, and call :meth:`pump` afterwards.
     """
 
     def __init__(self, parts: ServerParts) -> None:
@@ -134,20 +134,22 @@ class ThreadedServerDriver(sansmcp.ServerDriver):
         with self.moved:
             return super().disconnect_streams(retry=retry)
 
-    def run_pending(self) -> None:
+    def pump(self, connection: Any = None) -> None:
         """Perform the machine's effects and handle its events until there are no more."""
         with self.moved:
-            super().run_pending()
-            self.moved.notify_all()
+            super().pump(connection)
+
+    def on_idle(self) -> None:
+        self.moved.notify_all()
 
     def wait_until(self, is_done: Callable[[], bool]) -> None:
         """Run the machine, and wait until ``is_done()`` is true."""
         with self.moved:
-            self.run_pending()
+            self.pump()
             while not is_done():
                 deadline = self.next_deadline()
                 patience = None if deadline == math.inf else max(0.0, deadline - time.monotonic())
-                # run_pending() notifies all waiting threads. If each of them called it when it was
+                # pump() notifies all waiting threads. If each of them called it when it was
                 # notified, they would wake each other for ever.
                 if not self.moved.wait(patience):
                     self.handle_timeout()
@@ -166,7 +168,7 @@ class ThreadedServerDriver(sansmcp.ServerDriver):
         """End all event streams, and cancel all calls."""
         with self.moved:
             self.safely(lambda: self.core.shut_down(now=time.monotonic()))
-            self.run_pending()
+            self.pump()
 
     def join(self, seconds: float) -> None:
         """Wait up to ``seconds`` for the handlers, and as long for the store.
@@ -206,7 +208,7 @@ class ThreadedServerDriver(sansmcp.ServerDriver):
             failure = RuntimeError(f"a function has raised {error!r}")
         with self.moved:
             done(outcome, failure)
-            self.run_pending()
+            self.pump()
 
     # An asynchronous store
 
@@ -221,7 +223,7 @@ class ThreadedServerDriver(sansmcp.ServerDriver):
     def _run_now(self, work: Callable[[], None]) -> None:
         with self.moved:
             self.safely(work)
-            self.run_pending()
+            self.pump()
 
     def store_task_done(
         self, effect: StoreEffect, result: object, failure: Exception | None
@@ -253,7 +255,7 @@ class ThreadedServerDriver(sansmcp.ServerDriver):
     def _work(self, call: sansmcp.ServerCall, handler: Handler) -> None:
         if not call.driver.cancelled.is_set():  # cancelled while it was queued
             self._call_handler(call, handler)
-            self.run_pending()
+            self.pump()
 
     def _call_handler(self, call: sansmcp.ServerCall, handler: Handler) -> None:
         try:

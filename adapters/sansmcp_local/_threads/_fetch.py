@@ -154,11 +154,11 @@ class _Driver(ConcurrentClientDriver):
             return wait_in_parts(partial(self._changed.wait_for, is_done), deadline)
 
     def flush(self) -> None:
-        self.run_pending()  # the threads send
+        self.pump()  # the threads send
 
-    def run_pending(self) -> None:
+    def pump(self) -> None:
         with self._changed:
-            super().run_pending()
+            super().pump()
             self._changed.notify_all()
 
     def _watch_deadlines(self) -> None:
@@ -232,7 +232,7 @@ class _Driver(ConcurrentClientDriver):
                     self.core.receive_part(exchange, part, now=time.monotonic())
                 except Exception as error:
                     self.exchange_failed(exchange, error)
-                self.run_pending()
+                self.pump()
                 self._changed.wait_for(lambda: not self.is_paused or exchange not in self._requests)
             return exchange in self._requests
 
@@ -253,7 +253,7 @@ class _Driver(ConcurrentClientDriver):
         except Exception as error:
             with self._changed:
                 self.respond_exception(request, error)
-        self.run_pending()
+        self.pump()
 
 
 @explains(sansmcp.ClientOptions)
