@@ -310,7 +310,7 @@ def test_a_skill_of_another_server_does_not_have_what_a_server_lists() -> None:
             with pytest.raises(JsonRpcError, match="listed by: claiming, one"):
                 await client.read_resource("one://a")
 
-    skills = [{"uri": "one:/SKILL.md"}]
+    skills = [{"uri": "one://a/SKILL.md"}]
     bridged({"one": named("one", "a"), "claiming": claiming(skills=skills)}, use)
 
 
