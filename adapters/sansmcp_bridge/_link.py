@@ -29,6 +29,7 @@ from sansmcp.events import (
 from sansmcp.messages import Params
 from sansmcp.meta_keys import CHANGED_LISTS
 from sansmcp.relay import Relay, ToolFilter
+from sansmcp.relay.translation import reason_for_clients
 from sansmcp.types import STDIO, STREAMABLE_HTTP, Era
 from sansmcp_asyncio._client import ClientDriver
 from sansmcp_local import ClientParts, ConnectSettings, Task, client_parts
@@ -290,7 +291,7 @@ class Link:
         self.bridge.upstream_changed(self)
 
     def when_connected(self, work: Callable[[str | None], None], of: object = None) -> None:
-        """Call ``work`` with None once the server is connected, or with why it is not.
+        """Call ``work`` with None once the server is connected, or with a reason for clients.
 
         ``of``: the call of a client for which it is done, unless that is cancelled before.
         """
@@ -341,9 +342,8 @@ class Link:
                 finally:
                     client.link = None
         except (sansmcp.CallError, sansmcp.LocalProtocolError, OSError) as error:
-            why = f"{self.upstream.name}: {error}"
-            self.bridge.log(f"cannot connect to {why}")
-            self._finish_waiting(why)
+            self.bridge.log(f"cannot connect to {self.upstream.name}: {error}")
+            self._finish_waiting(f"{self.upstream.name}: {reason_for_clients(error)}")
             self.bridge.pump()
 
     def _finish_waiting(self, why: str | None) -> None:

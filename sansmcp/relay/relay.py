@@ -223,7 +223,7 @@ class Relay:
                 return
             self._upstream.follow_level(meta, now)
         except LocalProtocolError as error:
-            _cannot_be_asked(call, error, now)
+            self._cannot_be_asked(call, error, now)
             return
         if self._upstream.needs_level(meta):
             params = with_level(params, self._upstream.level)
@@ -250,9 +250,15 @@ class Relay:
                 now=now,
             )
         except LocalProtocolError as error:
-            _cannot_be_asked(call, error, now)
+            self._cannot_be_asked(call, error, now)
             return
         self._pairings.pair(call, handle, params, is_repeated=is_repeated)
+
+    def _cannot_be_asked(self, call: ServerCall, error: LocalProtocolError, now: float) -> None:
+        # The text for a client that is closed has what the process printed.
+        why = error if self._upstream.is_ready else "it is not connected"
+        text = f"The upstream server cannot be asked: {why}"
+        call.respond_error(jsonrpc.INTERNAL_ERROR, text, now=now)
 
     def _is_translated(self, call: ServerCall, method: str, params: Params, now: float) -> bool:
         """Respond to a method that the upstream does not have, or need not be asked again."""
@@ -457,8 +463,3 @@ def _with_input(params: Params | None, returned: HandlerInput) -> Params | None:
     state = json.as_object(returned.state) or {}
     kept = {REQUEST_STATE: state[REQUEST_STATE]} if REQUEST_STATE in state else {}
     return {**(params or {}), INPUT_RESPONSES: dict(returned.input_responses), **kept}
-
-
-def _cannot_be_asked(call: ServerCall, error: LocalProtocolError, now: float) -> None:
-    text = f"The upstream server cannot be asked: {error}"
-    call.respond_error(jsonrpc.INTERNAL_ERROR, text, now=now)

@@ -6,7 +6,21 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..codecs import json, jsonrpc
-from ..errors import JsonRpcError, LocalProtocolError
+from ..errors import (
+    AuthorizationFailed,
+    Disconnected,
+    InvalidResponse,
+    JsonRpcError,
+    LocalProtocolError,
+    NegotiationFailed,
+    ProcessEnded,
+    RequestCancelled,
+    RequestRefused,
+    RequestTimeout,
+    SessionLost,
+    TaskCancelled,
+    TaskLost,
+)
 from ..events import CallCompleted, CallFailed
 from ..input_required import REQUEST_STATE, ROUND_PARAMS, InputRequest, InputRequired
 from ..messages import Params
@@ -30,6 +44,41 @@ _ITEMS = {
     "resources/templates/list": "resourceTemplates",
 }
 """By method: the member of its result that is a list."""
+
+
+_REASONS: Mapping[type[Exception], str] = {
+    ProcessEnded: "its process has ended, or could not be started",
+    Disconnected: "the connection to it was lost",
+    RequestTimeout: "it did not respond in time",
+    SessionLost: "it has ended the session",
+    AuthorizationFailed: "it requires authorization",
+    InvalidResponse: "its response breaks the protocol",
+    NegotiationFailed: "it has no transport or revision in common with the relay",
+    TaskCancelled: "the task that ran the call was cancelled",
+    TaskLost: "the state of the task that ran the call is lost",
+}
+"""By exception of an upstream client: what the clients of a relay are told."""
+
+
+def reason_for_clients(error: Exception) -> str:
+    """Return why an upstream server gave no result, a text that each client may read.
+
+    The text of an exception has what the server process printed, which may be of calls of other
+    clients, and URLs and paths of the relay's side. That is for a log.
+    """
+    match error:
+        case RequestCancelled():  # its reason is that of the program with the relay
+            return str(error)
+        case RequestRefused(status=status):
+            return f"it refused the HTTP request with status {status}"
+        case Disconnected(was_sent=False):
+            return "the connection to it was lost, and the call was not sent"
+        case Disconnected(__cause__=ProcessEnded() as cause):
+            error = cause
+        case _:
+            pass
+    found = (text for kind, text in _REASONS.items() if isinstance(error, kind))
+    return next(found, "it cannot be used")
 
 
 def without_tasks(capabilities: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -86,8 +135,10 @@ def respond(
             call.respond_error(failed.code, failed.message, now=now)
             return f"The data of an error of the upstream server cannot be sent: {error}"
     else:
-        text = f"The upstream server gave no result: {event.error}"
+        text = f"The upstream server gave no result: {reason_for_clients(event.error)}"
         call.respond_error(jsonrpc.INTERNAL_ERROR, text, now=now)
+        if event.error.__cause__ is None:  # else the client has failed, and reports that once
+            return f"{call.request.method[:100]!r} got no result: {event.error}"
     return None
 
 

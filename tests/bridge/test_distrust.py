@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import gc
 import json
+import sys
 from collections import Counter
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -761,3 +763,59 @@ def test_one_client_leaves_room_for_the_others(version: str) -> None:
             assert {*begun, await called.get()} == {*"abc"}
 
     run(main())
+
+
+TALKING = """
+import asyncio, os, pathlib, sys
+import sansmcp, sansmcp_asyncio
+
+print("SECRET of the start", file=sys.stderr, flush=True)
+record = pathlib.Path(sys.argv[1])
+if record.exists():
+    sys.exit(3)
+app = sansmcp.App("talking")
+
+@app.handler("tools/call")
+async def call_tool(call):
+    print("SECRET", call.params, file=sys.stderr, flush=True)
+    os.write(1, b"SECRET in stdout\\n")
+    if call.params["name"] == "end":
+        record.touch()
+        await asyncio.sleep(0.2)
+        os._exit(1)
+    await asyncio.sleep(60)
+
+asyncio.run(sansmcp_asyncio.serve(app, stdio=True))
+"""
+
+
+@pytest.mark.parametrize("version", [OLD, NEW])
+def test_what_a_process_prints_reaches_the_log_and_no_client(version: str, tmp_path: Path) -> None:
+    """Whether calls run, wait or come later. It may be of the call of another client."""
+    lines: list[str] = []
+
+    async def main() -> None:
+        program = [sys.executable, "-c", TALKING, str(tmp_path / "record")]
+        async with (
+            open_bridge(
+                [Upstream("talking", program)], shared=True, http=LOCAL, log=lines.append
+            ) as bridge,
+            sansmcp_asyncio.connect(bridge.url, versions=(version,)) as one,
+            sansmcp_asyncio.connect(bridge.url, versions=(version,)) as other,
+        ):
+            running = asyncio.ensure_future(one.call_tool("wait", {"who": "one"}))
+            while not any("'who': 'one'" in line for line in lines):
+                await asyncio.sleep(0.01)
+            errors = await asyncio.gather(running, other.call_tool("end"), return_exceptions=True)
+            later = await asyncio.gather(other.call_tool("later"), return_exceptions=True)
+            for each in (*errors, *later):
+                assert isinstance(each, JsonRpcError)
+                assert "its process has ended" in each.message
+                assert "SECRET" not in f"{each} {each.data}"
+                assert sys.executable not in f"{each} {each.data}"
+
+    run(main())
+    log = "\n".join(lines)
+    assert "SECRET in stdout" in log
+    assert "cannot connect to talking: " in log
+    assert log.count("SECRET of the start") > 1

@@ -10,14 +10,22 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from sansmcp import (
+    AuthorizationFailed,
     Client,
+    Disconnected,
     InputRequest,
     InputRequired,
+    InvalidResponse,
     JsonRpcError,
     Limits,
     LocalProtocolError,
+    NegotiationFailed,
+    ProcessEnded,
+    RequestRefused,
     RequestTimeout,
     SessionLost,
+    TaskCancelled,
+    TaskLost,
 )
 from sansmcp.events import (
     CallCancelled,
@@ -732,7 +740,7 @@ def test_no_resource_of_an_upstream_that_is_closed_can_be_subscribed_to() -> Non
     bench = Bench(OLD, NEW_HTTP)
     bench.up.client.close(now=bench.now)
     bench.call("resources/subscribe", {"uri": "a:b"})
-    assert "cannot be asked" in error_of(bench).message
+    assert error_of(bench).message == "The upstream server cannot be asked: it is not connected"
 
 
 def test_an_upstream_that_ends_ends_its_calls() -> None:
@@ -743,6 +751,61 @@ def test_an_upstream_that_ends_ends_its_calls() -> None:
     message = error_of(bench).message
     assert "gave no result" in message
     assert "was cancelled: the gateway restarts" in message
+
+
+ABOUT: Any = {"method": "tools/call", "request_id": 1}
+REFUSED: Any = {"http_method": "POST", "url": "SECRET", "reason": None, "body": b"SECRET"}
+ENDED = ProcessEnded("SECRET", status=1, log=("SECRET",))
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (ENDED, "its process has ended"),
+        (Disconnected("SECRET"), "connection to it was lost"),
+        (Disconnected("SECRET", was_sent=False), "the call was not sent"),
+        (RequestTimeout("SECRET", seconds=1.0, lines=["SECRET"], **ABOUT), "in time"),
+        (SessionLost("SECRET"), "has ended the session"),
+        (RequestRefused("SECRET", status=503, **REFUSED, **ABOUT), "with status 503"),
+        (AuthorizationFailed("SECRET", reason="no_tokens"), "requires authorization"),
+        (InvalidResponse("SECRET"), "breaks the protocol"),
+        (NegotiationFailed("SECRET", lines=["SECRET"]), "no transport or revision"),
+        (TaskCancelled("SECRET"), "was cancelled"),
+        (TaskLost("SECRET"), "is lost"),
+        (LocalProtocolError("SECRET"), "cannot be used"),
+        (OSError("SECRET"), "cannot be used"),
+    ],
+    ids=lambda given: type(given).__name__ if isinstance(given, Exception) else "",
+)
+def test_the_text_of_an_exception_is_for_the_log(error: Any, reason: str) -> None:
+    """It has what a process printed, bodies and URLs; each client may read what it gets."""
+    bench = Bench(OLD, OLD)
+    begun(bench)
+    assert bench.relay is not None
+    handle = 1
+    while bench.relay.running:
+        lost = bench.relay.receive_client_event(CallFailed(handle, error), now=bench.now)
+        bench.lost += [lost] if lost else []
+        handle += 1
+    bench.run()
+    message = error_of(bench).message
+    assert reason in message
+    assert "SECRET" not in message
+    assert "SECRET" in bench.lost[0]
+
+
+def test_a_client_that_has_failed_says_once_what_its_process_printed() -> None:
+    bench = Bench(OLD, OLD)
+    begun(bench)
+    assert bench.relay is not None
+    error = Disconnected("SECRET")
+    error.__cause__ = ENDED
+    handle = 1
+    while bench.relay.running:
+        assert bench.relay.receive_client_event(CallFailed(handle, error), now=bench.now) is None
+        handle += 1
+    bench.run()
+    assert error_of(bench).message.endswith("its process has ended, or could not be started")
 
 
 # Tasks
