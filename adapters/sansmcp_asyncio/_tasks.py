@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, cast
+from typing import Any
 
 from sansmcp_local import AsyncioTask
 
@@ -26,7 +26,8 @@ class Tasks:
         try:
             await work
         finally:
-            self._tasks.discard(cast("asyncio.Task[None]", asyncio.current_task()))
+            current: Any = asyncio.current_task()
+            self._tasks.discard(current)
 
     def cancel(self) -> set[asyncio.Task[None]]:
         """Cancel all tasks but the current one. Return those that the caller has to wait for."""

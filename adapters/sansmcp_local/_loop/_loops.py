@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Coroutine, Hashable
-from typing import Any, Protocol
+from functools import cache
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from ._asyncio import AsyncioLoop
+    from ._trio import TrioLoop
 
 
 class Event(Protocol):
@@ -107,16 +112,31 @@ def current_loop() -> Loop:
     """Return the running event loop. Raises RuntimeError if none is running."""
     # A program that has not imported trio runs no trio task, and need not import it here.
     if "trio" in sys.modules:
-        from ._trio import TrioLoop
-
-        if TrioLoop.is_running():
-            return TrioLoop()
-    from ._asyncio import AsyncioLoop
-
+        trio_loop = _trio_loop()
+        if trio_loop.is_running():
+            return trio_loop()
     try:
-        return AsyncioLoop()
+        return _asyncio_loop()()
     except RuntimeError:
         raise RuntimeError(
             "No event loop is running here. Call this in an async function, such as the one that "
             "asyncio.run() or trio.run() runs"
         ) from None
+
+
+# An import statement takes 10,000 instructions also if the module is there, and each operation of a
+# store asks for the loop.
+
+
+@cache
+def _trio_loop() -> type[TrioLoop]:
+    from ._trio import TrioLoop
+
+    return TrioLoop
+
+
+@cache
+def _asyncio_loop() -> type[AsyncioLoop]:
+    from ._asyncio import AsyncioLoop
+
+    return AsyncioLoop
