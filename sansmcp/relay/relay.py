@@ -162,8 +162,7 @@ class Relay:
                 except LocalProtocolError as error:
                     return f"{notification.method[:100]!r} of a client is lost: {error}"
             case ListenersChanged() if self._audience.is_shared:
-                self._subscriptions.follow(now)
-                self._subscriptions.drop_unused(now)
+                self._subscriptions.changed(now)
             case ListenReceived(request):
                 try:
                     acknowledge = partial(_acknowledge, request)
@@ -171,7 +170,7 @@ class Relay:
                 except LocalProtocolError:  # too many calls are running; it is tried again
                     request.acknowledge(request.uris, now=now)
             case SessionClosed():
-                self._subscriptions.drop_unused(now)
+                self._subscriptions.changed(now)
             case ClientResponseReceived():
                 self._questions.responded(event, now)
             case _:
@@ -280,7 +279,7 @@ class Relay:
         elif method != UNSUBSCRIBE:
             return False
         call.respond({}, now=now)  # with the response the server forgets a subscription
-        self._subscriptions.drop_unused(now)
+        self._subscriptions.changed(now)
         return True
 
     def _came_back(self, call: ServerCall, state: Mapping[str, Any], now: float) -> None:

@@ -34,6 +34,13 @@ _CONFIRM_TIMEOUT = 5.0
 _LISTEN_AGAIN = 5.0
 """Seconds after the upstream server has ended a subscription until the relay subscribes again."""
 
+_FEW = 1000
+_PAUSE = 0.02
+"""How often what the clients use is compared with what they have subscribed to: at once if it is
+few resources, else with this pause for each thousand, in seconds. The comparison takes 1 ms for a
+thousand, so clients that come and go have the relay spend a twentieth of its time on it at most.
+"""
+
 Confirm = Callable[[Collection[str], float], object]
 """Takes the resources to which the upstream server has agreed, and the time."""
 
@@ -58,11 +65,20 @@ class Subscriptions:
     _audience: Audience
     _listeners: dict[str, int] = attrs.field(factory=dict[str, int], init=False)
     """At 2026-07-28: calls that listen, by URI of a resource; lists have the name ``""``."""
+    _calls: dict[int, set[str]] = attrs.field(factory=dict[int, set[str]], init=False)
+    """By upstream call that subscribes or listens: its names that are still needed."""
     _listens_again: float = attrs.field(default=math.inf, init=False)
     """When to replace the listeners that the upstream server has ended."""
-    _unanswered: dict[int, set[str]] = attrs.field(factory=dict[int, set[str]], init=False)
-    """By upstream call: the resources whose subscription has had no response yet."""
-    _unconfirmed: list[_Unconfirmed] = attrs.field(factory=list[_Unconfirmed], init=False)
+    _unanswered: dict[str, int] = attrs.field(factory=dict[str, int], init=False)
+    """By resource whose subscription has had no response yet: the upstream call."""
+    _unconfirmed: dict[_Unconfirmed, None] = attrs.field(
+        factory=dict[_Unconfirmed, None], init=False
+    )
+    """In the order in which they are due."""
+    _waiting: dict[str, dict[_Unconfirmed, None]] = attrs.field(
+        factory=dict[str, dict[_Unconfirmed, None]], init=False
+    )
+    """By resource: those that wait for the response about it."""
     _acknowledged: dict[int, bool] = attrs.field(factory=dict[int, bool], init=False)
     """The listeners of which the upstream server has said what they get, and if that is any."""
     _declined: set[str] = attrs.field(factory=set[str], init=False)
@@ -71,12 +87,16 @@ class Subscriptions:
     """What may have changed while it was not subscribed to: names as in ``_listeners``."""
     _subscribed: set[str] = attrs.field(factory=set[str], init=False)
     """Before 2026-07-28: the resources to which the upstream session is subscribed."""
+    _rests_until: float = attrs.field(default=-math.inf, init=False)
+    """Until when what the clients use is not compared again."""
+    _compares_at: float = attrs.field(default=math.inf, init=False)
+    """When to compare it, since it has changed."""
 
     def connected(self, now: float, *, is_first: bool) -> None:
         """Subscribe in a new upstream session; tell of what may have changed before."""
         self._declined.clear()
         self._lose()
-        self.follow(now)
+        self._follow(self._resources, now)
         if not is_first and "" not in self._listeners:
             self._tell_changed("", now)
 
@@ -91,14 +111,11 @@ class Subscriptions:
         """Forget the subscriptions that have ended with the upstream session."""
         self._missed |= self._subscribed
         self._subscribed.clear()
+        listening = set(self._listeners.values())
+        self._calls = {call: names for call, names in self._calls.items() if call in listening}
         self._unanswered = {
-            handle: uris for handle, uris in self._unanswered.items() if handle in self._listening
+            uri: call for uri, call in self._unanswered.items() if call in listening
         }
-
-    @property
-    def _listening(self) -> set[int]:
-        """The calls that listen at 2026-07-28."""
-        return set(self._listeners.values())
 
     @property
     def _resources(self) -> set[str]:
@@ -113,27 +130,52 @@ class Subscriptions:
 
         Raises LocalProtocolError if it cannot be asked.
         """
-        waiting = _Unconfirmed(set(uris), set(), confirm, now + _CONFIRM_TIMEOUT)
         self._subscribe(uris, now)
-        waiting.waiting = waiting.uris & set[str]().union(*self._unanswered.values())
-        self._unconfirmed.append(waiting)
-        self._confirm(now)
+        waiting = {uri for uri in uris if uri in self._unanswered}
+        unconfirmed = _Unconfirmed(set(uris), waiting, confirm, now + _CONFIRM_TIMEOUT)
+        self._unconfirmed[unconfirmed] = None
+        for uri in waiting:
+            self._waiting.setdefault(uri, {})[unconfirmed] = None
+        self._confirm(() if waiting else (unconfirmed,), now)
 
-    def _confirm(self, now: float) -> None:
-        """Confirm the subscriptions that have waited for nothing else, or for too long."""
-        ready = [each for each in self._unconfirmed if not each.waiting or each.due <= now]
+    def _confirm(self, ready: Collection[_Unconfirmed], now: float) -> None:
+        """Confirm the subscriptions that wait for nothing else."""
         for each in ready:
-            self._unconfirmed.remove(each)
+            del self._unconfirmed[each]
             each.confirm(each.uris, now)
         if ready:
-            self.drop_unused(now)  # of clients that have left meanwhile
+            self.changed(now)  # of clients that have left meanwhile
 
-    def follow(self, now: float) -> None:
+    def _confirm_overdue(self, now: float) -> None:
+        """Confirm the subscriptions that have waited for too long."""
+        while (first := next(iter(self._unconfirmed), None)) is not None and first.due <= now:
+            for uri in first.waiting:
+                others = self._waiting[uri]
+                del others[first]
+                if not others:
+                    del self._waiting[uri]
+            self._confirm((first,), now)
+
+    def changed(self, now: float) -> None:
+        """Record that clients have subscribed, or that subscriptions of theirs have ended."""
+        if now < self._rests_until:
+            self._compares_at = self._rests_until
+        else:
+            self._compare(now)
+
+    def _compare(self, now: float) -> None:
+        """Subscribe to what the clients use, and end the subscriptions that no client uses."""
+        used = self._resources
+        self._compares_at = math.inf
+        self._rests_until = now + len(used) // _FEW * _PAUSE
+        self._follow(used, now)
+        self._drop_unused(used, now)
+
+    def _follow(self, used: Collection[str], now: float) -> None:
         """Subscribe to the lists, and to the resources of the clients, where that is missing."""
-        assert self._upstream.is_known, "the owner calls connected() first"
         self._listens_again = math.inf
-        if not self._upstream.is_ready:
-            return  # connected() is called again, or there is another client
+        if not (self._upstream.is_known and self._upstream.is_ready):
+            return  # connected() is called, or there is another client
         lists = {
             name: True
             for capability, name in LISTS.values()
@@ -144,21 +186,22 @@ class Subscriptions:
             if self._upstream.listens and lists and is_missing:
                 self._listen({""}, lists, now)
             if self._upstream.offers("resources", "subscribe"):
-                self._subscribe(self._resources, now)
+                self._subscribe(used, now)
         except LocalProtocolError:  # too many calls are running
             self._listens_again = now + _LISTEN_AGAIN
 
-    def drop_unused(self, now: float) -> None:
+    def _drop_unused(self, used: Collection[str], now: float) -> None:
         """End the subscriptions to the resources to which no client is subscribed."""
-        used = self._resources
         self._missed &= {"", *used}
         for name in [name for name in self._listeners if name and name not in used]:
-            handle = self._listeners.pop(name)
-            if handle not in self._listening:
-                self._unanswered.pop(handle, None)
-                self._acknowledged.pop(handle, None)
-                self._upstream.client.cancel(handle, "no client is subscribed", now=now)
-        for uri in self._subscribed - used if self._upstream.is_ready else ():
+            call = self._listeners.pop(name)
+            self._unanswered.pop(name, None)
+            self._calls[call].discard(name)
+            if not self._calls[call]:
+                del self._calls[call]
+                self._acknowledged.pop(call, None)
+                self._upstream.client.cancel(call, "no client is subscribed", now=now)
+        for uri in self._subscribed.difference(used) if self._upstream.is_ready else ():
             try:
                 self._upstream.client.call(UNSUBSCRIBE, {"uri": uri}, now=now)
             except LocalProtocolError:  # too many calls are running; the next change tries again
@@ -183,15 +226,17 @@ class Subscriptions:
         if self._upstream.listens:
             if new:
                 handle = self._listen(new, {"resourceSubscriptions": new}, now)
-                self._unanswered[handle] = set(new)
+                self._unanswered.update(dict.fromkeys(new, handle))
             return
         for uri in new:
             handle = self._upstream.client.call(SUBSCRIBE, {"uri": uri}, now=now)
-            self._unanswered[handle] = {uri}
+            self._calls[handle] = {uri}
+            self._unanswered[uri] = handle
             self._subscribed.add(uri)
 
-    def _listen(self, names: Iterable[str], wanted: Mapping[str, Any], now: float) -> int:
+    def _listen(self, names: Collection[str], wanted: Mapping[str, Any], now: float) -> int:
         handle = self._upstream.client.call(LISTEN, {"notifications": dict(wanted)}, now=now)
+        self._calls[handle] = set(names)
         self._listeners.update(dict.fromkeys(names, handle))
         return handle
 
@@ -201,46 +246,56 @@ class Subscriptions:
 
     def listening(self, handle: int, params: Params, now: float) -> None:
         """Take the acknowledgement of a listener: what it gets."""
+        names = self._calls.get(handle, set())
         if handle in self._acknowledged:  # the client has sent it again
-            again = {name for name, listener in self._listeners.items() if listener == handle}
-            self._missed |= again
-            self._unanswered[handle] = again - {""}
+            self._missed |= names
+            self._unanswered.update(dict.fromkeys(names - {""}, handle))
         honoured = json.as_object(params.get("notifications")) or {}
         self._acknowledged[handle] = any(honoured.values())
         agreed = honoured.get("resourceSubscriptions")
         named = agreed if json.is_array(agreed) else []
         uris = {uri for uri in named if isinstance(uri, str)}
-        self._answered(handle, uris, now)
+        self._answered(handle, names, uris, now)
         if "" in self._missed and self._listeners.get("") == handle:
             self._tell_changed("", now)
 
     def ended(self, handle: int, event: CallCompleted | CallFailed, now: float) -> None:
         """Take the end of a call that subscribed or listened; other calls have no effect."""
         gets_any = self._acknowledged.pop(handle, True)
-        names = [name for name, listener in self._listeners.items() if listener == handle]
-        for name in names:
+        names = self._calls.pop(handle, set())
+        heard = {name for name in names if self._listeners.get(name) == handle}
+        for name in heard:
             del self._listeners[name]
         is_refused = isinstance(event, CallFailed) and isinstance(event.error, JsonRpcError)
-        agreed = () if is_refused else self._unanswered.get(handle, ())
-        self._answered(handle, agreed, now)
+        self._answered(handle, names, () if is_refused else names, now)
         if not gets_any and isinstance(event, CallCompleted):
             # Again it would get nothing. Of resources the same server may agree to others.
-            self._declined |= {""} & {*names}
-        elif names and not is_refused:
-            self._missed.update(names)
+            self._declined |= {""} & heard
+        elif heard and not is_refused:
+            self._missed.update(heard)
             self._listens_again = min(self._listens_again, now + _LISTEN_AGAIN)
 
-    def _answered(self, handle: int, agreed: Collection[str], now: float) -> None:
-        """Take the response of the upstream server to a subscription."""
-        uris = self._unanswered.pop(handle, set())
+    def _answered(self, handle: int, names: set[str], agreed: Collection[str], now: float) -> None:
+        """Take the response of the upstream server to the subscription of a call.
+
+        ``names`` are those of the call; those that were refused are removed.
+        """
+        uris = {name for name in names if self._unanswered.get(name) == handle}
         refused = uris.difference(agreed)
-        for each in self._unconfirmed:
-            each.waiting -= uris
-            each.uris -= refused
+        ready: dict[_Unconfirmed, None] = {}
+        for uri in uris:
+            del self._unanswered[uri]
+            for each in self._waiting.pop(uri, ()):
+                each.waiting.discard(uri)
+                if uri in refused:
+                    each.uris.discard(uri)
+                if not each.waiting:
+                    ready[each] = None
+        names -= refused
         for uri in refused:
             self._listeners.pop(uri, None)
             self._subscribed.discard(uri)
-        self._confirm(now)
+        self._confirm(ready, now)
         for uri in sorted(self._missed & uris):
             self._missed.discard(uri)
             if uri not in refused:
@@ -250,10 +305,14 @@ class Subscriptions:
 
     def next_deadline(self) -> float:
         """Return when to call :meth:`handle_timeout`; math.inf for never."""
-        return min((self._listens_again, *(each.due for each in self._unconfirmed)))
+        first = next(iter(self._unconfirmed), None)
+        due = math.inf if first is None else first.due
+        return min(self._listens_again, self._compares_at, due)
 
     def handle_timeout(self, now: float) -> None:
         """Confirm what has waited for too long, and subscribe again."""
-        self._confirm(now)
+        self._confirm_overdue(now)
+        if self._compares_at <= now:
+            self._compare(now)
         if self._listens_again <= now:
-            self.follow(now)
+            self._follow(self._resources, now)

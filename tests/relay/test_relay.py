@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -53,6 +54,7 @@ from sansmcp.relay import Relay, ToolFilter, relay_app
 from sansmcp.server_call import Peer, ServerCall
 from sansmcp.tasks import EXTENSION
 
+from ..growth.work import growth, steps
 from .bench import EVERYTHING, HTTP, OFFERED, STDIO, Bench, Leg
 
 OLD, OLD_HTTP = ("2025-11-25", STDIO), ("2025-11-25", HTTP)
@@ -981,6 +983,53 @@ def test_a_listener_for_several_resources_lives_until_its_last_client_has_gone()
     bench.client.cancel(one, now=bench.now)
     bench.run()
     assert not bench.up.server.listened_resources
+
+
+@pytest.mark.parametrize("upstream", [NEW_HTTP, OLD])
+def test_clients_that_come_and_go_cost_what_they_send(upstream: tuple[str, str]) -> None:
+    """However many resources others listen to."""
+
+    def coming_and_going(bench: Bench, clients: int) -> Iterator[None]:
+        handles: list[int] = []
+        for client in range(clients):
+            uris = [f"a:{client}.{number}" for number in range(20)]
+            handles.append(bench.call(LISTEN, listen_to(uris)))
+            yield
+        for each in bench.take_all(bench.up.server_events, CallReceived):
+            each.call.respond({}, now=bench.now)
+        bench.run()
+        for handle in handles:
+            bench.client.cancel(handle, now=bench.now)
+            bench.run()
+            yield
+        bench.wait(60)
+        assert not bench.up.server.listened_resources
+
+    def cost(clients: int) -> int:
+        return steps(coming_and_going(Bench(NEW_HTTP, upstream), clients))
+
+    assert growth(cost, 4) < 8
+
+
+def test_while_clients_listen_to_many_resources_others_are_dropped_a_little_later() -> None:
+    bench = Bench(NEW_HTTP, NEW_HTTP)
+    bench.call(LISTEN, listen_to([f"a:{number}" for number in range(1000)]))
+    one = bench.call(LISTEN, listen_to(["b:c"]))
+    bench.client.cancel(one, now=bench.now)
+    bench.run()
+    assert "b:c" in bench.up.server.listened_resources
+    bench.wait(1)
+    assert "b:c" not in bench.up.server.listened_resources
+    assert len(bench.up.server.listened_resources) == 1000
+
+
+def test_clients_wait_together_for_a_server_that_does_not_answer_a_subscription() -> None:
+    bench = Bench(NEW_HTTP, OLD)
+    for _ in range(2):
+        bench.call(LISTEN, listen_to(["a:b"]))
+    assert not bench.down.server.listened_resources
+    bench.wait(6)
+    assert bench.down.server.listened_resources == {"a:b"}
 
 
 @pytest.mark.parametrize("version", ["2024-11-05", "2025-06-18", "2025-11-25"])
