@@ -171,7 +171,9 @@ class CallKey:
             is_lost = is_cut or (is_again and refusal.is_retryable)
             return Cut(refusal.message, refusal.retry_after) if is_lost else None
         data = json.as_object(error.data) or {}
-        place = place_in(data)
+        # No handler's error has this status, whatever its data says: a bridge passes on those of
+        # other servers.
+        place = place_in(data) if refusal.status == 409 else None
         is_moved = refusal.reason == OTHER_PLACE and not is_asking and self.place != ANY_PLACE
         if place is not None and is_moved:
             # The call itself may still arrive where a copy of it was to go.

@@ -441,6 +441,23 @@ def test_a_refused_call_is_for_another_process_if_that_says_so(harness: KeyedHar
     assert ends(harness) == [CallCompleted(handle, {})]
 
 
+@pytest.mark.parametrize("reason", ["other_place", "unknown_key"])
+@pytest.mark.parametrize("status", [200, 400, 404])
+def test_an_error_of_a_handler_says_nothing_about_keys(
+    harness: KeyedHarness, status: int, reason: str
+) -> None:
+    """A bridge passes on the errors of other servers, with what these have written into them."""
+    handle, call = harness.call(params={"name": "add"})
+    data = {"reason": reason, "place": "second-process.7", "neverArrived": True}
+    call.answer(failed(call.id, -32601, "no", data), status)
+    (end,) = ends(harness)
+    assert isinstance(end, CallFailed)
+    assert end.call == handle
+    assert isinstance(end.error, JsonRpcError)
+    _, call = harness.call(params={"name": "add"})
+    assert key_of(call).startswith(FIRST)
+
+
 @pytest.mark.both_eras
 @pytest.mark.parametrize("has_keys", [False, True])
 def test_a_refused_call_whose_server_was_replaced_meanwhile(has_keys: bool) -> None:
