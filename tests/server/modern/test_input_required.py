@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, example, given
 from hypothesis import strategies as st
 
 from sansmcp import App, InputRequest, InputRequired, LocalProtocolError
@@ -255,6 +255,7 @@ def test_a_method_that_cannot_ask(method: str) -> None:
 
 
 @requirement("MRTR-S-003")
+@example("com.example/tools/call")
 @given(
     st.text("acdelrstu/._-0AZ", min_size=1, max_size=20)
     | st.builds(
