@@ -14,7 +14,7 @@ from ..messages import Params
 from ..meta_keys import LOG_LEVEL, UPDATED
 from ..revisions import REVISIONS, Revision
 from ..server.server import Server
-from ..server_call import Session
+from ..server_call import Peer, Session
 from ..states import ClientState
 
 SET_LEVEL = "logging/setLevel"
@@ -93,6 +93,12 @@ class Audience:
     def sessions(self) -> Sequence[Session]:
         """The sessions of these clients."""
         return self._server.sessions if self._session is None else (self._session,)
+
+    def is_alone(self, client: Peer | None) -> bool:
+        """Return True if no other client may be told of changes. None is a client on stdio."""
+        if self._session is not None or client is None:
+            return True
+        return not self._server.has_listeners and all(each is client for each in self.sessions)
 
     @property
     def resources(self) -> set[str]:

@@ -22,7 +22,7 @@ class Pairing:
     """At 2026-07-28 each round of input is a call of its own: the latest."""
     handle: int
     client: Peer | None
-    """What stands for its client: see :func:`_client_of`."""
+    """What stands for its client: see :func:`client_of`."""
     share: Hashable
     """What it counts for in the bound of running calls."""
     params: Params | None
@@ -62,10 +62,11 @@ class Pairings:
         return len(self._by_handle)
 
     @property
-    def must_wait(self) -> bool:
-        """True if the only client that has running calls is behind."""
-        is_behind = any(call.is_above_high_water for call in self._full)
-        return is_behind and self._working.owners <= 1
+    def only_behind(self) -> ServerCall | None:
+        """A call above high water, if only one client has running calls; else None."""
+        if self._working.owners > 1:
+            return None
+        return next((call for call in self._full if call.is_above_high_water), None)
 
     def share_of(self, call: ServerCall) -> int:
         """Return how many running calls the client of a call has."""
@@ -75,7 +76,7 @@ class Pairings:
         self, call: ServerCall, handle: int, params: Params | None, *, is_repeated: bool
     ) -> None:
         """Record the upstream call that was made for the call of a client."""
-        client, share = _client_of(call), _share_of(call)
+        client, share = client_of(call), _share_of(call)
         pairing = Pairing(
             next(self._numbers), call, handle, client, share, params, is_repeated=is_repeated
         )
@@ -143,7 +144,7 @@ class Pairings:
         return sorted(latest, key=lambda pairing: not pairing.call.is_connected)
 
 
-def _client_of(call: ServerCall) -> Peer | None:
+def client_of(call: ServerCall) -> Peer | None:
     """Return what stands for the client of a call: its session; None on stdio, where it is alone.
 
     At 2026-07-28 nothing says which calls over HTTP are of one client, so each counts as one.
@@ -153,4 +154,4 @@ def _client_of(call: ServerCall) -> Peer | None:
 
 def _share_of(call: ServerCall) -> Hashable:
     """Return what stands for a client in the bound of running calls."""
-    return call.client or _client_of(call)
+    return call.client or client_of(call)

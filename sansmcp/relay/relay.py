@@ -37,7 +37,7 @@ from ..reclaim import EXTENSION as KEYS
 from ..server.server import Server
 from ..server_call import ListenRequest, Peer, ServerCall, Session
 from .ends import SET_LEVEL, Audience, Upstream
-from .pairings import Pairing, Pairings
+from .pairings import Pairing, Pairings, client_of
 from .questions import Questions, Report
 from .subscriptions import LISTS, SUBSCRIBE, UNSUBSCRIBE, Subscriptions
 from .tool_filter import ToolFilter, learn_schemas
@@ -120,13 +120,15 @@ class Relay:
 
     @property
     def must_wait(self) -> bool:
-        """True if the only client that has running calls is behind: leave the upstream's events.
+        """True if the only client is behind with its running calls: leave the upstream's events.
 
-        If there are others, or the events are taken all the same, progress and notifications of a
-        call whose client is behind are lost instead. For one that is asked for input at 2026-07-28,
-        ``Limits.max_unsent_bytes`` of them are kept until it comes back.
+        If there are others that have calls or may be told of changes, or the events are taken all
+        the same, progress and notifications of a call whose client is behind are lost instead. For
+        one that is asked for input at 2026-07-28, ``Limits.max_unsent_bytes`` of them are kept
+        until it comes back.
         """
-        return self._pairings.must_wait
+        call = self._pairings.only_behind
+        return call is not None and self._audience.is_alone(client_of(call))
 
     @property
     def running(self) -> int:

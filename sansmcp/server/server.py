@@ -281,6 +281,11 @@ class Server:
         return () if self._legacy is None else tuple(self._legacy.sessions)
 
     @property
+    def has_listeners(self) -> bool:
+        """True if clients of 2026-07-28 listen for changes, at this instance."""
+        return self._modern.subscriptions.has_any
+
+    @property
     def listened_resources(self) -> frozenset[str]:
         """The URIs of resources for which clients of 2026-07-28 listen, at this instance.
 

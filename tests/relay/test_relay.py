@@ -1595,8 +1595,9 @@ def test_a_subscription_ends_with_its_upstream() -> None:
 
 
 @pytest.mark.parametrize("is_progress", [True, False])
-def test_a_client_that_is_behind(is_progress: bool) -> None:
-    bench = Bench(OLD, OLD_HTTP)
+@pytest.mark.parametrize("down", [OLD, NEW])
+def test_a_client_that_is_behind(down: tuple[str, str], is_progress: bool) -> None:
+    bench = Bench(down, OLD_HTTP)
     call = begun(bench)
     relay = bench.relay
     assert relay is not None
@@ -1612,6 +1613,22 @@ def test_a_client_that_is_behind(is_progress: bool) -> None:
     assert not relay.must_wait
     bench.respond(call, {})
     assert isinstance(bench.outcome(), CallCompleted)
+
+
+@pytest.mark.parametrize("listens", [False, True])
+def test_a_client_that_is_behind_holds_up_none_that_only_listens(listens: bool) -> None:
+    bench = Bench(NEW_HTTP, NEW_HTTP)
+    if listens:
+        bench.call(LISTEN, listen_to(["a:b"]))
+    call = begun(bench)
+    relay = bench.relay
+    assert relay is not None
+    handle = 3 if listens else 2  # after the listeners of the relay
+    progress = ProgressReceived(call=handle, progress=1, message="x" * (1 << 20))
+    relay.receive_client_event(progress, now=bench.now)
+    assert relay.must_wait == (not listens)
+    bench.run()
+    bench.respond(call, {})
 
 
 def test_a_client_that_is_behind_after_others_have_given_input() -> None:

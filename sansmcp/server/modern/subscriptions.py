@@ -244,6 +244,11 @@ class Subscriptions:
             self._core.events.append(ListenersChanged())
 
     @property
+    def has_any(self) -> bool:
+        """True if a client is subscribed to anything."""
+        return bool(self._open)
+
+    @property
     def resources(self) -> frozenset[str]:
         """The URIs of the resources to which clients are subscribed."""
         return frozenset(uri for each in self._open.values() for uri in each.wanted.get(_URIS, ()))
