@@ -75,9 +75,9 @@ class ClientDriver(sansmcp_local.LoopClientDriver):
 
     # The machine
 
-    def pump(self) -> None:
-        super().pump()
-        if not self._is_over and self.is_paused is not self._pool.is_paused:
+    def on_idle(self) -> None:
+        super().on_idle()
+        if self.is_paused is not self._pool.is_paused:
             self._pool.pause(is_paused=self.is_paused)
             if self._process.child is not None:
                 self._process.child.pause(is_paused=self.is_paused)

@@ -35,8 +35,8 @@ class LoopDriver(sansmcp_local.LoopClientDriver):
         self._server = server
         self._ends: set[ClientEnd] = set()
 
-    def pump(self) -> None:
-        super().pump()
+    def on_idle(self) -> None:
+        super().on_idle()
         for end in self._ends:
             end.wire.to_client.hold(self.is_paused)
 

@@ -46,7 +46,7 @@ from ..events import (
     ServerRequestReceived,
 )
 from ..http import ConnectionLost
-from ..messages import Params
+from ..messages import Params, RequestId
 from ..process import ProcessPart
 from ..states import ClientState
 from ..types import elide
@@ -167,6 +167,7 @@ class ClientDriver(MachineDriver[Client]):
                 except Exception as error:
                     self._break_off(error)
             self._drive(self._perform, self._handle)
+        self.on_idle()
 
     def handle_timeout(self) -> None:
         """Make the machine do what is due. Call this at :meth:`next_deadline`, or at any time."""
@@ -435,44 +436,6 @@ class ClientDriver(MachineDriver[Client]):
     def handle_event(self, event: ClientEvent) -> None:
         """Dispatch an event of the machine to the caller or request handler that it concerns."""
         match event:
-            case ServerRequestReceived(handle, request):
-                params = request.params or {}
-                origin = None
-                if handle is not None and handle in self._pending_calls:
-                    call = self._pending_calls[handle]
-                    origin = OriginatingCall(handle, call.method, call.params)
-                received = ServerRequest(request.id, request.method, params, origin)
-                self._server_requests.add(received)
-            case AuthorizationNeeded(url):
-                authorization = self.core.authorization
-                if authorization is not None and authorization.login is not None:
-                    self._login_url = url
-                elif self.keeps_events:
-                    self.on_other_event(event)
-                else:
-                    reason = "nobody is asked to log in; set login, or take the client's events"
-                    self.core.login_failed(reason, now=self.now())
-            case ServerRequestCancelled(request_id):
-                self._server_requests.cancelled(request_id)
-            case _:
-                if isinstance(event, Reconnecting):
-                    is_opening = event.call is None and not hasattr(self, "connected")
-                    if is_opening and event.attempt == 1:
-                        self.on_first_failure(event)
-                if not self._deliver_to_call(event):
-                    self.on_other_event(event)
-
-    def on_first_failure(self, event: Reconnecting) -> None:
-        """Log that the server cannot be reached, and that the opening is repeated."""
-
-    def on_other_event(self, event: ClientEvent) -> None:
-        """Keep an event that belongs to no call, if the application takes events."""
-        if self.keeps_events:
-            self._events.append(event)
-
-    def _deliver_to_call(self, event: ClientEvent) -> bool:
-        """Deliver an event to the caller that waits for it. Return False if it concerns no call."""
-        match event:
             case CallCompleted(handle, result):
                 if handle in self._pending_calls:
                     self._pending_calls.pop(handle).pending.set_result(result)
@@ -482,6 +445,19 @@ class ClientDriver(MachineDriver[Client]):
             case ProgressReceived(call=handle):
                 if handle in self._pending_calls:
                     self._report_progress(event, self._pending_calls[handle])
+            case ServerRequestReceived(handle, request):
+                params = request.params or {}
+                origin = None
+                if handle is not None and handle in self._pending_calls:
+                    call = self._pending_calls[handle]
+                    origin = OriginatingCall(handle, call.method, call.params)
+                received = ServerRequest(request.id, request.method, params, origin)
+                self._server_requests.add(received)
+            case ServerRequestCancelled(request_id):
+                self._server_requests.cancelled(request_id)
+                self.cancel_request_handler(request_id)
+            case AuthorizationNeeded():
+                self._ask_for_login(event)
             case Connected() if not hasattr(self, "connected"):
                 self.connected = event
                 self._opening.set_result()
@@ -491,10 +467,30 @@ class ClientDriver(MachineDriver[Client]):
                 else:
                     self._opening.set_exception(error)
                 self._closing.set_result()
-                return False
+                self.on_other_event(event)
+            case Reconnecting(call=None, attempt=1) if not hasattr(self, "connected"):
+                self.on_first_failure(event)
+                self.on_other_event(event)
             case _:
-                return False
-        return True
+                self.on_other_event(event)
+
+    def _ask_for_login(self, event: AuthorizationNeeded) -> None:
+        authorization = self.core.authorization
+        if authorization is not None and authorization.login is not None:
+            self._login_url = event.url
+        elif self.keeps_events:
+            self.on_other_event(event)
+        else:
+            reason = "nobody is asked to log in; set login, or take the client's events"
+            self.core.login_failed(reason, now=self.now())
+
+    def on_first_failure(self, event: Reconnecting) -> None:
+        """Log that the server cannot be reached, and that the opening is repeated."""
+
+    def on_other_event(self, event: ClientEvent) -> None:
+        """Keep an event that belongs to no call, if the application takes events."""
+        if self.keeps_events:
+            self._events.append(event)
 
     def _report_progress(self, progress: ProgressReceived, waiting: _PendingCall) -> None:
         if waiting.on_progress is not None:
@@ -527,6 +523,12 @@ class ClientDriver(MachineDriver[Client]):
             self.respond_result(request, self._request_handlers[request.method](request))
         except Exception as error:
             self.respond_exception(request, error)
+
+    def cancel_request_handler(self, id: RequestId) -> None:
+        """Stop the handler of a server request that the server has cancelled, if it still runs.
+
+        A driver that runs request handlers in tasks overrides this.
+        """
 
     def respond_result(self, request: ServerRequest, result: Any) -> None:
         """Respond to a server request with what its handler returned.

@@ -55,6 +55,12 @@ class MachineDriver(abc.ABC, Generic[_Machine]):
     def unexpected(self, error: Exception) -> None:
         """Log an exception that is a bug of the library, with its traceback."""
 
+    def on_idle(self) -> None:
+        """Set a timer to :meth:`next_deadline`, and wake whoever waits for the machine to change.
+
+        ``pump()`` calls this at its end. Without effect, unless it is overridden.
+        """
+
     def next_deadline(self) -> float:
         """Return when to call ``handle_timeout()`` on this clock; ``math.inf`` for never."""
         try:

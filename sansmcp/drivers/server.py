@@ -152,12 +152,6 @@ class ServerDriver(MachineDriver[Server]):
                     self.unexpected(error)
         self.on_idle()
 
-    def on_idle(self) -> None:
-        """Set a timer to :meth:`next_deadline`, and wake whoever waits for the machine to change.
-
-        :meth:`pump` calls this at its end. Without effect, unless it is overridden.
-        """
-
     def handle_timeout(self) -> None:
         """Make the machine do what is due. Call this at :meth:`next_deadline`, or at any time."""
         self._use_machine(lambda: self.core.handle_timeout(now=self.now()))

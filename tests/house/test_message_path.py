@@ -28,9 +28,10 @@ def test_the_headings_are_those_of_the_trace() -> None:
 def test_the_ways_are_traced_from_end_to_end() -> None:
     first, *_ = paths()[AT_THE_SERVER]
     assert first == ("http11/server_connection", "ServerConnection.receive_data")
-    first, *_, last = paths()[AT_THE_CLIENT]
+    first, *_, last, idle = paths()[AT_THE_CLIENT]
     assert first == ("http11/client_connection", "ClientConnection.receive_data")
     assert last == ("base_client", "PendingResult._complete")
+    assert idle == ("drivers/machine", "MachineDriver.on_idle")
 
 
 def test_a_list_names_functions() -> None:

@@ -26,7 +26,7 @@ from sansmcp.effects import (
     TransportEffect,
     UnlockCredentials,
 )
-from sansmcp.events import ClientEvent, Reconnecting, ServerRequestCancelled
+from sansmcp.events import ClientEvent, Reconnecting
 from sansmcp.messages import Params, RequestId
 from sansmcp.types import escape_controls
 
@@ -205,7 +205,8 @@ class LoopClientDriver(sansmcp.ClientDriver):
                     self._reports_done(1)
             return pending.result()
         finally:
-            self._reports_done(pending.drop())
+            if left := pending.drop():
+                self._reports_done(left)
             self.abandon_call(handle)
 
     async def notify(
@@ -294,6 +295,8 @@ class LoopClientDriver(sansmcp.ClientDriver):
         if self._is_over:
             return
         super().pump()
+
+    def on_idle(self) -> None:
         self._scheduler.reschedule()
 
     @abc.abstractmethod
@@ -303,14 +306,10 @@ class LoopClientDriver(sansmcp.ClientDriver):
     def now(self) -> float:
         return self._loop.now()
 
-    def handle_event(self, event: ClientEvent) -> None:
-        match event:
-            case ServerRequestCancelled(request_id) if request_id in self._answering:
-                super().handle_event(event)
-                _, task = self._answering.pop(request_id)
-                task.cancel()
-            case _:
-                super().handle_event(event)
+    def cancel_request_handler(self, id: RequestId) -> None:
+        if id in self._answering:
+            _, task = self._answering.pop(id)
+            task.cancel()
 
     def respond_result(self, request: sansmcp.ServerRequest, result: Any) -> None:
         """Respond at once, or in a task if the request handler is async."""
