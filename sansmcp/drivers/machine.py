@@ -72,11 +72,13 @@ class MachineDriver(abc.ABC, Generic[_Machine]):
 
     def _drive(self, perform: Callable[[Any], None], on_event: Callable[[Any], None]) -> None:
         """Perform the machine's effects and handle its events until none is left."""
-        for _ in range(_ATTEMPTS):
+        attempts = _ATTEMPTS
+        while attempts:
             try:
                 self.core.drive(perform, on_event)
             except Exception as error:
                 self._machine_raised(error)
+                attempts -= 1
             else:
                 return
 
