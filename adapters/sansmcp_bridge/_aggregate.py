@@ -128,7 +128,7 @@ class Aggregate:
     def _route(self, call: sansmcp.ServerCall) -> None:
         method, params = call.request.method, call.request.params or {}
         if method in self._lists:
-            self._bridge.start_task(call, self._lists[method].page(params))
+            self._bridge.start_task(call, self._page(method, params))
         elif method in _NAMED:
             self._start(call, self._relay_named(call, *_NAMED[method]))
         elif method == "completion/complete":
@@ -137,6 +137,11 @@ class Aggregate:
             self._bridge.start_task(call, self._set_level(params))
         else:
             self._refuse(call, _METHOD_NOT_FOUND, f"Method not found: {method[:100]}")
+
+    async def _page(self, method: str, params: Params) -> dict[str, Any]:
+        if method == RESOURCES:  # what is in the folders of skills must be known first
+            await self._lists[LIST].update(anew=False)
+        return await self._lists[method].page(params)
 
     def _start(self, call: sansmcp.ServerCall, work: Coroutine[Any, Any, None]) -> None:
         call.driver = self._bridge.start(self._answered(call, work))
@@ -224,17 +229,25 @@ class Aggregate:
     async def _find_resource(self, uri: str) -> Item | None:
         """Return the resource of a URI; None if no server is known to have it.
 
-        The server with the tool that is shown by it, with the skill that contains it, and the one
-        that lists it must be the same one: otherwise a server could put its page in place of that
-        of another server's tool, by a skill, a list or a template. Templates count last.
+        A URI that clients know belongs to one server, and no list is waited for. Of others, skills
+        are read first, so that no list has what is in the folder of another server's skill;
+        templates count last.
 
         Raises:
             UnknownName: it is of several servers, or of one that cannot be told.
         """
-        owners = [await self._lists[LIST].find_skill_of(uri), self._lists[TOOLS].find_page_of(uri)]
-        is_owned = any(each is not None for each in owners)
-        owners.append(await self._lists[RESOURCES].find(uri, anew=not is_owned))
-        by_server = {each.link.upstream.name: each for each in owners if each is not None}
-        found = next(iter(by_server.values()), None)
-        check_one(by_server, found)
-        return found or await self._lists[TEMPLATES].find_template(uri)
+        uris = self._bridge.uris
+        servers = uris.of(uri)
+        if not servers:
+            await self._lists[LIST].update(anew=False)
+            await self._lists[RESOURCES].update(anew=not uris.of_folder(uri))
+            servers = uris.of(uri) or uris.of_folder(uri)
+        if not servers:
+            return await self._lists[TEMPLATES].find_template(uri)
+        found = None
+        if len(servers) == 1:
+            found = next(
+                (Item(link, uri) for link in self.links if link.upstream.name in servers), None
+            )
+        check_one(servers, found)
+        return found

@@ -31,6 +31,7 @@ from sansmcp_local import ServePlan, ServeSettings, StandardStreams, Task, serve
 from ._aggregate import Aggregate, merged
 from ._link import EVERYTHING, Link, Upstream, UpstreamDriver
 from ._lists import KeptLists, shared_names
+from ._uris import UriOwners
 
 MAX_SESSIONS = 100
 """Sessions at a time by default, if each has a connection or a process of its own."""
@@ -91,6 +92,7 @@ class Bridge(sansmcp_asyncio.RunningServer):
         self.kept = KeptLists()
         self.late: set[str] = set()
         self.names = shared_names([each.name for each in upstreams])
+        self.uris = UriOwners()
         self._aggregates: dict[sansmcp.Session | None, Aggregate] = {}
         """The upstream connections of each session; None has those of all other clients."""
         common = self._aggregates[None] = self._aggregate(None, options.info, options.capabilities)
@@ -113,6 +115,7 @@ class Bridge(sansmcp_asyncio.RunningServer):
                 session=session,
                 has_handshake=session is not None or self._options.has_handshake,
                 tools=self._options.tools if is_one else None,
+                uris=None if is_one else self.uris,
             )
             for upstream in self._upstreams
         ]

@@ -34,6 +34,8 @@ from sansmcp.types import STDIO, STREAMABLE_HTTP, Era
 from sansmcp_asyncio._client import ClientDriver
 from sansmcp_local import ClientParts, ConnectSettings, Task, client_parts
 
+from ._uris import UriOwners
+
 _TIMEOUT = 24 * 3600.0
 """Seconds for a relayed call: the clients have timeouts of their own, and cancel."""
 
@@ -220,6 +222,7 @@ class Link:
         session: sansmcp.Session | None,
         has_handshake: bool,
         tools: ToolFilter | None,
+        uris: UriOwners | None,
     ) -> None:
         """Create a link that is not connected.
 
@@ -231,6 +234,7 @@ class Link:
             session: the session of the client; None if all clients share the link.
             has_handshake: True if the clients begin with a handshake.
             tools: which tools the clients may see and call; None for all.
+            uris: where to note the URIs that clients get; None if there is no other server.
         """
         self.bridge = bridge
         self.upstream = upstream
@@ -241,6 +245,7 @@ class Link:
         self._session = session
         self._has_handshake = has_handshake
         self._tools = tools
+        self._uris = uris
         self._relay: Relay | None = None
         self._waiting: dict[object, Callable[[str | None], None]] = {}
         """What to do when the connection is open, or has failed for a reason. The keys are calls of
@@ -409,6 +414,10 @@ class Link:
         elif self._relay is not None:
             if isinstance(event, ServerNotified):
                 self.changed.update(CHANGED_LISTS.get(event.notification.method, ()))
+            elif isinstance(event, CallCompleted) and self._uris is not None:
+                call = self._relay.call_of(event.call)
+                if call is not None:
+                    self._uris.note_result(self.upstream.name, call.request, event.result)
             self.bridge.server_changes()
             self._log_lost(self._relay.receive_client_event(event, now=self.bridge.now()))
             if self._relay.next_deadline() is not None:

@@ -14,11 +14,12 @@ from sansmcp.codecs import json
 from sansmcp.codecs.conversion import mistake_in
 from sansmcp.messages import Params
 from sansmcp.relay import ToolFilter
-from sansmcp.skills import EXTENSION, LIST, MANIFEST, mistake_in_uri
+from sansmcp.skills import EXTENSION, LIST, mistake_in_uri, skill_of
 from sansmcp_local import SharedNames, Task
 
 from ._link import Link
 from ._templates import literal_length
+from ._uris import UriOwners
 
 _MAX_PAGES = 100
 """Pages of a list that are read from one server."""
@@ -72,6 +73,11 @@ class ListOwner(Protocol):
     @property
     def names(self) -> Mapping[str, SharedNames]:
         """By method of a list: the names that clients use, the same for all of them."""
+        ...
+
+    @property
+    def uris(self) -> UriOwners:
+        """The servers of the URIs that clients know, also the same for all of them."""
         ...
 
     @property
@@ -161,10 +167,11 @@ TOOLS, RESOURCES, TEMPLATES = "tools/list", "resources/list", "resources/templat
 
 
 def shared_names(servers: Sequence[str]) -> dict[str, SharedNames]:
-    """Return the tables of names of a bridge. URIs cannot be changed, the other names can."""
+    """Return the tables of names of a bridge. Templates cannot be changed, the other names can."""
     return {
         method: SharedNames(servers, has_prefixes=kind.name == "name")
         for method, kind in KINDS.items()
+        if kind.name != "uri"
     }
 
 
@@ -250,23 +257,28 @@ class MergedList:
             page["nextCursor"] = str(end)
         return page
 
-    async def find(self, name: str, *, anew: bool = True) -> Item | None:
+    async def find(self, name: str) -> Item | None:
         """Return the item that clients call so, from a new list if it was not listed before.
-
-        Args:
-            name: its name, or URI.
-            anew: False to read a new list only if there is none, or if a server has changed its.
 
         Raises:
             UnknownName: several servers have it, or it cannot be known if one does.
         """
-        is_current = self._is_fresh if anew else self._is_kept and not self._is_changed
-        if name not in self._items and not is_current:
-            await self._refresh()
+        if name not in self._items:
+            await self.update(anew=True)
         if name in self._items:
             return self._items[name]
         check_one(self._shared.get(name, ()), found=None)
         return None
+
+    async def update(self, *, anew: bool) -> None:
+        """Read a new list, unless there is a fresh one.
+
+        Args:
+            anew: False to read it only if there is none, or if a server has changed its.
+        """
+        is_current = self._is_fresh if anew else self._is_kept and not self._is_changed
+        if not is_current:
+            await self._refresh()
 
     async def find_template(self, uri: str) -> Item | None:
         """Return the resource at the server with the template that matches a URI best.
@@ -292,37 +304,6 @@ class MergedList:
         item = next((self._items.get(template) for template in best.values()), None)
         check_one(best, item)
         return None if item is None else Item(item.link, uri)
-
-    async def find_skill_of(self, uri: str) -> Item | None:
-        """Return a file, or a folder, at the server with the innermost skill that contains it.
-
-        Raises:
-            UnknownName: several servers have this skill.
-        """
-        if not self._is_kept or self._is_changed:
-            await self._refresh()
-        manifest = innermost_skill(uri, (*self._items, *self._shared))
-        if manifest in self._items:
-            return Item(self._items[manifest].link, uri)
-        check_one(self._shared.get(manifest, ()), found=None)
-        return None
-
-    def find_page_of(self, uri: str) -> Item | None:
-        """Return a resource at the server with tools that are shown by it (``_meta.ui``).
-
-        Servers need not list such a resource. Source: SEP-1865, Resource Discovery.
-
-        Raises:
-            UnknownName: tools of several servers name it.
-        """
-        links = {
-            item.link.upstream.name: item.link
-            for item in self._items.values()
-            if _page_of(item.fields) == uri
-        }
-        item = None if len(links) != 1 else Item(next(iter(links.values())), uri)
-        check_one(links, item)
-        return item
 
     def check_complete(self) -> None:
         """Raise UnknownName if a server could not be asked for its list the last time."""
@@ -386,8 +367,7 @@ class MergedList:
     def _merge(self) -> None:
         key = self._kind.name
         lists = {link.upstream.name: items for link, items in self._read_last.items()}
-        shared = self._owner.names[self._kind.method]
-        names = shared.assign(
+        names = self._assign(
             {server: [each.own_name for each in items] for server, items in lists.items()}
         )
         merged: dict[str, Item] = {}
@@ -397,15 +377,54 @@ class MergedList:
                 name = names.get((server, each.own_name))
                 if name is None:
                     unnamed.setdefault(each.own_name, []).append(server)
-                elif self._tools is None or self._tools.allows(
-                    name if shared.is_forged(server, each.own_name) else each.own_name, name
-                ):
+                elif self._is_allowed(server, each.own_name, name):
                     fields = {**each.fields, key: name}
                     merged.setdefault(name, attrs.evolve(each, fields=fields))
         self._log_unnamed(unnamed)
-        self._items = merged
+        self._items = self._with_own_pages(merged) if self._kind.method == TOOLS else merged
         self._shared = {
             name: tuple(servers) for name, servers in unnamed.items() if name not in merged
+        }
+        if self._kind.method == LIST:
+            for each in merged.values():
+                for file in skill_of(each.fields, "").files or ():
+                    self._owner.uris.note(each.link.upstream.name, file.uri)
+
+    def _assign(self, lists: Mapping[str, Iterable[str]]) -> Mapping[tuple[str, str], str]:
+        """Return the names for clients, by the server and the name there."""
+        if self._kind.name == "uri":
+            return self._owner.uris.assign(lists, are_skills=self._kind.method == LIST)
+        return self._owner.names[self._kind.method].assign(lists)
+
+    def _is_allowed(self, server: str, own_name: str, name: str) -> bool:
+        if self._tools is None:
+            return True
+        is_forged = self._owner.names[TOOLS].is_forged(server, own_name)
+        return self._tools.allows(name if is_forged else own_name, name)
+
+    def _with_own_pages(self, tools: Mapping[str, Item]) -> dict[str, Item]:
+        """Note the resources that show results of tools (``_meta.ui``); servers need not list them.
+
+        A tool loses one that belongs to another server. Source: SEP-1865, Resource Discovery.
+        """
+        pages: dict[str, list[str]] = {}
+        for each in tools.values():
+            page = _page_of(each.fields)
+            if isinstance(page, str) and len(page) <= self._owner.core.limits.max_uri_length:
+                pages.setdefault(each.link.upstream.name, []).append(page)
+        uris = self._owner.uris
+        uris.assign(pages)
+        foreign = {
+            (server, page)
+            for server, found in pages.items()
+            for page in found
+            if server not in uris.of(page)
+        }
+        return {
+            name: attrs.evolve(each, fields=_without_page(each.fields))
+            if (each.link.upstream.name, _page_of(each.fields)) in foreign
+            else each
+            for name, each in tools.items()
         }
 
     def _log_unnamed(self, unnamed: Mapping[str, Iterable[str]]) -> None:
@@ -445,21 +464,18 @@ class MergedList:
         return list(reading.items.values())
 
 
-def innermost_skill(uri: str, manifests: Iterable[str]) -> str:
-    """Return the manifest of the innermost skill whose folder a URI is, or is in; "" for none.
-
-    The skills are tried, not the parts of the URI: a client may send one of a million slashes.
-    """
-    end = f"/{MANIFEST}"
-    roots = (each.removesuffix(end) for each in manifests if each.endswith(end))
-    found = [root for root in roots if uri == root or uri.startswith(f"{root}/")]
-    return max(found, key=len) + end if found else ""
-
-
 def _page_of(tool: Mapping[str, Any]) -> Any:
     """Return the URI of the resource that shows the results of a tool; None without one."""
     meta = json.as_object(tool.get("_meta")) or {}
     return (json.as_object(meta.get("ui")) or {}).get("resourceUri", meta.get("ui/resourceUri"))
+
+
+def _without_page(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    meta = dict(json.as_object(tool.get("_meta")) or {})
+    meta.pop("ui/resourceUri", None)
+    if (ui := json.as_object(meta.get("ui"))) is not None:
+        meta["ui"] = {name: value for name, value in ui.items() if name != "resourceUri"}
+    return {**tool, "_meta": meta}
 
 
 def check_one(servers: Collection[str], found: Item | None) -> None:

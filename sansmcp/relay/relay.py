@@ -135,6 +135,11 @@ class Relay:
         """How many calls the upstream server is working on for clients."""
         return self._pairings.running
 
+    def call_of(self, handle: int) -> ServerCall | None:
+        """Return the call of a client for which an upstream call is running; None if none waits."""
+        pairing = self._pairings.of_handle(handle)
+        return None if pairing is None else pairing.call
+
     # The side of the clients
 
     def receive_server_event(self, event: ServerEvent, *, now: float) -> str | None:

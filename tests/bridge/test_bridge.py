@@ -281,25 +281,23 @@ def claiming(**claims: Any) -> sansmcp.App:
 
 
 @pytest.mark.parametrize(
-    ("claims", "match"),
+    "claims",
     [
-        ({"resourceTemplates": [{"uriTemplate": "ui://one/{+all}", "name": "all"}]}, None),
-        ({"resources": [{"uri": "ui://one/view", "name": "view"}]}, "listed by: one, claiming"),
-        ({"skills": [{"uri": "ui://one/SKILL.md"}]}, "listed by: claiming, one"),
+        {"resourceTemplates": [{"uriTemplate": "ui://one/{+all}", "name": "all"}]},
+        {"resources": [{"uri": "ui://one/view", "name": "view"}]},
+        {"skills": [{"uri": "ui://one/SKILL.md"}]},
     ],
+    ids=str,
 )
-def test_no_server_has_the_page_of_a_tool_of_another(claims: Any, match: str | None) -> None:
+def test_no_server_has_the_page_of_a_tool_of_another(claims: Any) -> None:
     """Nothing that a server lists puts its page in place of the one of another server's tool."""
 
     async def use(bridge: Bridge, _: Any) -> None:
         async with sansmcp_asyncio.connect(bridge.url) as client:
             await client.list_tools()
-            if match is None:
-                found = await client.read_resource("ui://one/view")
-                assert found["contents"][0].get("text") == "one"
-            else:
-                with pytest.raises(JsonRpcError, match=match):
-                    await client.read_resource("ui://one/view")
+            assert (await client.list_resources())["resources"] == []
+            found = await client.read_resource("ui://one/view")
+            assert found["contents"][0].get("text") == "one"
 
     bridged({"one": shown("one", "a", "ui://one/view"), "claiming": claiming(**claims)}, use)
 

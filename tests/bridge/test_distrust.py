@@ -24,7 +24,7 @@ from sansmcp.relay import ToolFilter
 from sansmcp.server.calls import RunningCall
 from sansmcp.skills import EXTENSION
 from sansmcp_asyncio import Call
-from sansmcp_bridge import Bridge, Upstream, _aggregate, _lists, open_bridge
+from sansmcp_bridge import Bridge, Upstream, _aggregate, _lists, _uris, open_bridge
 from sansmcp_bridge._templates import literal_length
 
 from ..asyncio.loops import run
@@ -41,6 +41,10 @@ class Changing:
         self.pages: dict[str, str] = {}
         """By tool: the resource by which it is shown."""
         self.skills: list[str] = []
+        self.files: list[str] = []
+        """In the entry of each skill."""
+        self.links: list[dict[str, Any]] = []
+        """Blocks in the result of each tool."""
         self.resources: list[str] = []
         self.templates: list[str] = []
         self.is_failing = False
@@ -57,12 +61,15 @@ class Changing:
             tools = [{"name": each, "inputSchema": {"type": "object"}} for each in self.tools]
             for tool in tools:
                 if tool["name"] in self.pages:
-                    tool["_meta"] = {"ui": {"resourceUri": self.pages[tool["name"]]}}
+                    page = self.pages[tool["name"]]
+                    tool["_meta"] = {"ui": {"resourceUri": page}, "ui/resourceUri": page}
             return listed("tools/list", "tools", tools)
 
         @self.app.handler("skills/list")
         def list_skills(call: Call) -> Any:
-            return listed("skills/list", "skills", [{"uri": each} for each in self.skills])
+            files = [{"uri": each, "size": 1, "digest": f"sha256:{0:064}"} for each in self.files]
+            skills: list[Any] = [{"uri": each, "resources": files} for each in self.skills]
+            return listed("skills/list", "skills", skills)
 
         @self.app.handler("resources/list")
         def list_resources(call: Call) -> Any:
@@ -77,7 +84,8 @@ class Changing:
         @self.app.handler("tools/call")
         def call_tool(call: Call) -> Any:
             self.seen["tools/call"] += 1
-            return {"content": [{"type": "text", "text": f"{name}: {call.params['name']}"}]}
+            text = {"type": "text", "text": f"{name}: {call.params['name']}"}
+            return {"content": [text, *self.links]}
 
         @self.app.handler("resources/read")
         def read(call: Call) -> Any:
@@ -228,13 +236,196 @@ def test_a_uri_of_several_servers_is_refused_by_name() -> None:
             assert [await read(each) for each in uris] == ["good", "good", "evil", "evil"]
             good.resources = []
             await client.list_resources()
-            with pytest.raises(JsonRpcError, match=r"Unknown uri: a:1. .*: evil"):
-                await read("a:1")
+            assert await read("a:1") == "good"
             with pytest.raises(JsonRpcError, match="Unknown uri: b:"):
                 await read("b:" + "1" * 8192)
 
     bridged_pair(use, good, evil, log=lines.append)
     assert len([line for line in lines if "'a:both' is left out" in line]) == 1
+
+
+ACCOUNT = "https://bank.example/acc/7"
+
+
+async def read_from(client: sansmcp_asyncio.Client, uri: str) -> str:
+    contents: Any = (await client.read_resource(uri))["contents"][0]
+    return str(contents["text"])
+
+
+def knows(way: str, good: Changing) -> None:
+    """Let a server have a URI in one of the ways in which clients come to know one."""
+    if way == "template":
+        good.templates = ["https://bank.example/acc/{id}"]
+    elif way == "list":
+        good.resources = [ACCOUNT]
+    elif way == "page":
+        good.pages = {"pay": ACCOUNT}
+    elif way == "folder":
+        good.skills = ["https://bank.example/acc/SKILL.md"]
+    elif way == "entry":
+        good.skills, good.files = ["https://bank.example/acc/SKILL.md"], [ACCOUNT]
+    else:
+        good.links = [json.loads(way)]
+
+
+def claims(way: str, evil: Changing) -> None:
+    """Let another server say that it has this URI, too."""
+    evil.templates = ["https://bank.example/acc/7{+x}"] if way == "template" else []
+    evil.resources = [ACCOUNT] if way == "list" else []
+    evil.pages = {"other": ACCOUNT} if way == "page" else {}
+    folders = {"folder": "https://bank.example/acc", "host": "https://bank.example", "7": ACCOUNT}
+    evil.skills = [f"{folders[way]}/SKILL.md"] if way in folders else []
+    evil.links = [{"type": "resource_link", "name": "x", "uri": ACCOUNT}] if way == "link" else []
+
+
+LINKS = (
+    {"type": "resource_link", "name": "x", "uri": ACCOUNT},
+    {"type": "resource", "resource": {"uri": ACCOUNT, "text": "x"}},
+)
+
+
+@pytest.mark.parametrize(
+    "known", ["template", "list", "page", "folder", "entry", *map(json.dumps, LINKS)]
+)
+@pytest.mark.parametrize("claimed", ["template", "list", "page", "folder", "host", "7", "link"])
+def test_a_uri_stays_with_its_server(
+    known: str, claimed: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In whatever way clients came to know it, and whatever another server says later."""
+    monkeypatch.setattr(_lists, "_FRESH", 0.0)
+    good, evil = Changing("good", "pay"), Changing("evil", "other")
+    knows(known, good)
+
+    async def list_all(client: sansmcp_asyncio.Client) -> list[Any]:
+        tools = (await client.list_tools())["tools"]
+        resources = await client.list_resources()
+        skills = await client.call("skills/list")
+        await client.list_resource_templates()
+        await text_of(client, "pay")
+        await text_of(client, "other")
+        return [tools, resources, skills]
+
+    async def use(bridge: Bridge, _: Any) -> None:
+        async with sansmcp_asyncio.connect(bridge.url) as client:
+            before = await list_all(client)
+            if known in ("template", "folder"):
+                assert await read_from(client, ACCOUNT) == "good"
+            claims(claimed, evil)
+            after: list[Any] = []
+            for _ in range(2):
+                after = await list_all(client)
+                assert await read_from(client, ACCOUNT) == "good"
+                good.resources, good.templates, good.skills, good.pages = [], [], [], {}
+            if claimed not in ("folder", "host", "7", "page"):
+                assert json.dumps(after).count("bank.example") == 0
+            assert "bank.example" not in json.dumps(after[0][1])
+            assert len(before[0]) == 2
+
+    bridged_pair(use, good, evil)
+
+
+def test_a_tool_that_is_shown_by_the_page_of_another_server_loses_it() -> None:
+    good, evil = Changing("good", "pay", "see"), Changing("evil")
+    good.pages = {"pay": "ui://page", "see": "ui://own"}
+    evil.resources = ["ui://page"]
+
+    async def use(bridge: Bridge, _: Any) -> None:
+        async with sansmcp_asyncio.connect(bridge.url) as client:
+            await client.list_resources()
+            metas = [each.get("_meta") for each in (await client.list_tools())["tools"]]
+            own = {"ui": {"resourceUri": "ui://own"}, "ui/resourceUri": "ui://own"}
+            assert metas == [{"ui": {}}, own]
+            assert await read_from(client, "ui://page") == "evil"
+
+    bridged_pair(use, good, evil)
+
+
+def test_a_uri_in_the_folder_of_the_skill_of_another_server_is_refused() -> None:
+    """A list and a skill that come together are those of two servers."""
+    good, evil = Changing("good"), Changing("evil")
+    good.skills, evil.resources = ["skill://a/SKILL.md"], ["skill://a/guide.md", "b:1"]
+
+    async def use(bridge: Bridge, _: Any) -> None:
+        async with sansmcp_asyncio.connect(bridge.url) as client:
+            listed = [each["uri"] for each in (await client.list_resources())["resources"]]
+            assert listed == ["b:1"]
+            with pytest.raises(JsonRpcError, match="listed by: good, evil"):
+                await read_from(client, "skill://a/guide.md")
+            evil.skills = ["skill://a/b/SKILL.md"]
+            assert len((await client.call("skills/list"))["skills"]) == 1
+            assert await read_from(client, "skill://a/b/guide.md") == "good"
+
+    bridged_pair(use, good, evil)
+
+
+def test_a_uri_that_clients_know_waits_for_no_list(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_lists, "_FRESH", 0.0)
+    good, evil, gate = Changing("good"), sansmcp.App("evil"), asyncio.Event()
+    good.resources, good.templates = ["a:1"], ["t:{id}"]
+    gate.set()
+    evil.capabilities = {"resources": {"listChanged": True}, "extensions": {EXTENSION: {}}}
+
+    @evil.handler("skills/list")
+    async def list_skills(call: Call) -> Any:
+        await gate.wait()
+        return {"skills": []}
+
+    async def use(bridge: Bridge, serving: list[sansmcp_asyncio.RunningServer]) -> None:
+        async with sansmcp_asyncio.connect(bridge.url) as client:
+            for uri in ("a:1", "t:1"):
+                assert await read_from(client, uri) == "good"
+            gate.clear()
+            number = 2
+            waiting = asyncio.ensure_future(read_from(client, "t:2"))
+            while (await asyncio.wait([waiting], timeout=0.2))[0]:
+                serving[1].publish("notifications/resources/list_changed")
+                number += 1
+                waiting = asyncio.ensure_future(read_from(client, f"t:{number}"))
+            for uri in ("a:1", "t:1") * 10:
+                serving[1].publish("notifications/resources/list_changed")
+                await asyncio.sleep(0.02)
+                assert await asyncio.wait_for(read_from(client, uri), 5.0) == "good"
+            gate.set()
+            assert await waiting == "good"
+
+    bridged({"good": good.app, "evil": evil}, use)
+
+
+def test_what_a_server_notes_pushes_out_nothing_of_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_uris, "_MAX_URIS", 10)
+    owners = _uris.UriOwners()
+    owners.note("good", "a:1")
+    for number in range(20):
+        owners.note("evil", f"b:{number}")
+    owners.note("evil", "a:1")
+    assert owners.of("a:1") == ("good",)
+    assert owners.of("b:0") == ()
+    assert owners.of("b:19") == ("evil",)
+
+
+RESULTS: list[Any] = [
+    ("resources/read", {"uri": "a:1"}, {"contents": [{"uri": "a:2"}, 5]}, "12"),
+    ("resources/read", {"uri": "a:1"}, {"resultType": "input_required"}, ""),
+    ("resources/read", {"uri": 5}, {"contents": 5}, ""),
+    ("resources/subscribe", {"uri": "a:1"}, {}, "1"),
+    ("resources/directory/read", {"uri": "a:1"}, {"resources": [{"uri": "a:2"}]}, "12"),
+    ("tools/call", {"uri": "a:1", "name": "x"}, {"content": 5}, ""),
+    ("tools/call", {}, {"content": [{"type": "text", "uri": "a:1"}, {"type": "resource"}]}, ""),
+    (
+        "prompts/get",
+        None,
+        {"messages": [{"content": {"type": "resource_link", "uri": "a:1"}}, {"content": []}]},
+        "1",
+    ),
+    ("prompts/get", {}, [], ""),
+]
+
+
+@pytest.mark.parametrize(("method", "params", "result", "uris"), RESULTS)
+def test_the_uris_of_a_result(method: str, params: Any, result: Any, uris: str) -> None:
+    owners = _uris.UriOwners()
+    owners.note_result("good", sansmcp.Request(1, method, params), result)
+    assert "".join(each for each in "123" if owners.of(f"a:{each}")) == uris
 
 
 def test_no_skill_has_all_resources_of_a_scheme() -> None:

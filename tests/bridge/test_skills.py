@@ -13,7 +13,7 @@ import sansmcp_asyncio
 from sansmcp import JsonRpcError
 from sansmcp.skills import EXTENSION
 from sansmcp_bridge._bridge import Bridge
-from sansmcp_bridge._lists import innermost_skill
+from sansmcp_bridge._uris import UriOwners
 from sansmcp_tools import Tools
 
 from ..growth.work import steps
@@ -82,24 +82,31 @@ def test_the_skills_of_several_servers(tmp_path: Path, version: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("uri", "manifest"),
+    ("uri", "servers"),
     [
-        ("skill://a", "skill://a/SKILL.md"),
-        ("skill://a/SKILL.md", "skill://a/SKILL.md"),
-        ("skill://a/b/c", "skill://a/b/SKILL.md"),
-        ("skill://ab", ""),
-        ("skill:", ""),
+        ("skill://a", ("one",)),
+        ("skill://a/SKILL.md", ("one",)),
+        ("skill://a/b/c", ("two",)),
+        ("skill://ab", ()),
+        ("skill:", ()),
     ],
 )
-def test_the_skill_of_a_uri(uri: str, manifest: str) -> None:
-    known = ["skill://a/SKILL.md", "skill://a/b/SKILL.md", "skill:"]
-    assert innermost_skill(uri, known) == manifest
+def test_the_skill_of_a_uri(uri: str, servers: tuple[str, ...]) -> None:
+    owners = UriOwners()
+    listed = {"one": ["skill://a/SKILL.md"], "two": ["skill://a/b/SKILL.md"]}
+    assert len(owners.assign(listed, are_skills=True)) == 2
+    assert owners.of_folder(uri) == servers
 
 
 def test_the_work_for_a_uri_does_not_depend_on_its_parts() -> None:
     """A client may send one of a million slashes; each part would take a copy of those before."""
+    owners = UriOwners()
+    owners.assign(
+        {"one": ["skill://a/b/SKILL.md", f"skill://{'/' * 40}/SKILL.md"]}, are_skills=True
+    )
 
     def look_up(parts: int) -> Iterator[str]:
-        yield innermost_skill("skill://a" + "/" * parts, ["skill://a/b/SKILL.md"])
+        yield str(owners.of_folder("skill://a" + "/" * parts))
 
-    assert steps(look_up(10)) == steps(look_up(1000))
+    assert steps(look_up(40)) == steps(look_up(1000))
+    assert owners.of_folder(f"skill://{'/' * 40}/x") == ()
