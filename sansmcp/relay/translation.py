@@ -48,7 +48,7 @@ _ITEMS = {
 
 _REASONS: Mapping[type[Exception], str] = {
     ProcessEnded: "its process has ended, or could not be started",
-    Disconnected: "the connection to it was lost",
+    Disconnected: "its response is lost and the outcome is unknown",
     RequestTimeout: "it did not respond in time",
     SessionLost: "it has ended the session",
     AuthorizationFailed: "it requires authorization",
@@ -73,8 +73,8 @@ def reason_for_clients(error: Exception) -> str:
             return f"it refused the HTTP request with status {status}"
         case Disconnected(was_sent=False):
             return "the connection to it was lost, and the call was not sent"
-        case Disconnected(__cause__=ProcessEnded() as cause):
-            error = cause
+        case Disconnected(__cause__=ProcessEnded()):
+            return "its process has ended and the outcome is unknown"
         case _:
             pass
     found = (text for kind, text in _REASONS.items() if isinstance(error, kind))

@@ -764,7 +764,7 @@ ENDED = ProcessEnded("SECRET", status=1, log=("SECRET",))
     ("error", "reason"),
     [
         (ENDED, "its process has ended"),
-        (Disconnected("SECRET"), "connection to it was lost"),
+        (Disconnected("SECRET"), "outcome is unknown"),
         (Disconnected("SECRET", was_sent=False), "the call was not sent"),
         (RequestTimeout("SECRET", seconds=1.0, lines=["SECRET"], **ABOUT), "in time"),
         (SessionLost("SECRET"), "has ended the session"),
@@ -807,7 +807,7 @@ def test_a_client_that_has_failed_says_once_what_its_process_printed() -> None:
         assert bench.relay.receive_client_event(CallFailed(handle, error), now=bench.now) is None
         handle += 1
     bench.run()
-    assert error_of(bench).message.endswith("its process has ended, or could not be started")
+    assert error_of(bench).message.endswith("its process has ended and the outcome is unknown")
 
 
 # Tasks
