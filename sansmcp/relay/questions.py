@@ -19,7 +19,7 @@ from ..errors import CallError, JsonRpcError, LocalProtocolError
 from ..events import CallCompleted, CallFailed, ClientResponseReceived, ProgressReceived
 from ..input_required import InputRequest, InputRequired
 from ..limits import Limits
-from ..messages import Notification, Request, RequestId
+from ..messages import Notification, Params, Request, RequestId
 from ..meta_keys import meta_of
 from ..server.input_checks import check_asking, missing_capabilities
 from ..server_call import Peer, ServerCall
@@ -87,9 +87,8 @@ class Questions:
     def _ask(self, pairing: Pairing, request: Request, now: float) -> None:
         call = pairing.call
         if call.peer.revision.server_requests:
-            asked = call.ask(
-                request.method, request.params, timeout=self._limits.input_timeout, now=now
-            )
+            params = self._with_own_token(request)
+            asked = call.ask(request.method, params, timeout=self._limits.input_timeout, now=now)
             pairing.questions[asked] = request
             self._by_id[request.id] = pairing
             return
@@ -152,21 +151,36 @@ class Questions:
         """Return whether the client has its input requests, and has yet to come back."""
         return pairing.number in self._parked
 
-    def are_reported_by(self, peer: Peer, token: Any) -> bool:
-        """Return whether a progress token is that of a question that a client was asked itself.
+    def _with_own_token(self, request: Request) -> Params | None:
+        """Return the parameters of a server request as its client gets them.
 
-        At 2026-07-28 an input request has no progress.
+        Its progress token is that of no question of another server that the client is asked, too.
         """
-        tokens = (
-            meta_of(request).get(PROGRESS_TOKEN)
-            for pairing in {*self._by_id.values()}
-            if pairing.call.peer is peer
-            for asked, request in pairing.questions.items()
-            if isinstance(asked, int)
-        )
-        return token is not None and any(
-            type(each) is type(token) and each == token for each in tokens
-        )
+        meta = meta_of(request)
+        if PROGRESS_TOKEN not in meta:
+            return request.params
+        own = {**meta, PROGRESS_TOKEN: self._own_token(request)}
+        return {**(request.params or {}), "_meta": own}
+
+    def _own_token(self, request: Request) -> str:
+        return f"{self._token}:{request.id!r}"
+
+    def reported(self, peer: Peer, params: Params) -> Params | None:
+        """Return the parameters of a report of progress as the upstream server gets them.
+
+        Returns:
+            Them; None if it is about no question that this client was asked. At 2026-07-28 an input
+            request has no progress.
+        """
+        for pairing in {*self._by_id.values()}:
+            for asked, request in pairing.questions.items():
+                meta = meta_of(request)
+                is_asked = isinstance(asked, int) and pairing.call.peer is peer
+                if not is_asked or PROGRESS_TOKEN not in meta:
+                    continue
+                if params.get(PROGRESS_TOKEN) == self._own_token(request):
+                    return {**params, PROGRESS_TOKEN: meta[PROGRESS_TOKEN]}
+        return None
 
     def responded(self, event: ClientResponseReceived, now: float) -> None:
         """Pass on the response of a client, or that there is none."""

@@ -161,13 +161,8 @@ class Relay:
                 if pairing is not None:
                     self._forget(pairing, now)
                     self._give_up(pairing, reason, now)
-            case ClientNotified(peer, notification) if self._may_pass(peer, notification):
-                try:
-                    self._upstream.client.notify(
-                        notification.method, given(notification.params), now=now
-                    )
-                except LocalProtocolError as error:
-                    return f"{notification.method[:100]!r} of a client is lost: {error}"
+            case ClientNotified(peer, notification):
+                return self._client_notified(peer, notification, now)
             case ListenersChanged() if self._audience.is_shared:
                 self._subscriptions.changed(now)
             case ListenReceived(request):
@@ -184,16 +179,22 @@ class Relay:
                 pass
         return None
 
-    def _may_pass(self, peer: Peer, notification: Notification) -> bool:
-        """Return True if the upstream server may get a notification of a client.
+    def _client_notified(self, peer: Peer, notification: Notification, now: float) -> str | None:
+        """Pass on a notification of a client. Returns a text for a log if it is lost.
 
         A key is valid at one server only. Progress belongs to a question, and comes from the client
         that was asked: that of another one would keep the question open, and mislead the server.
         """
-        if notification.method != _PROGRESS:
-            return notification.method != CANCEL_BY_KEY
-        token = (notification.params or {}).get(PROGRESS_TOKEN)
-        return self._questions.are_reported_by(peer, token)
+        method, params = notification.method, notification.params
+        if method == _PROGRESS:
+            params = self._questions.reported(peer, params or {})
+        if method == CANCEL_BY_KEY or (method == _PROGRESS and params is None):
+            return None
+        try:
+            self._upstream.client.notify(method, given(params), now=now)
+        except LocalProtocolError as error:
+            return f"{method[:100]!r} of a client is lost: {error}"
+        return None
 
     def relay_call(self, call: ServerCall, params: Params | None, *, now: float) -> None:
         """Relay a call of a client that was received, with other parameters if need be.

@@ -700,7 +700,8 @@ def test_progress_is_that_of_what_the_client_was_asked() -> None:
     asked = question(bench)
     ask(bench, call)
     plain = question(bench)
-    assert (asked.params or {})["_meta"] == {"progressToken": 1}
+    own = (asked.params or {})["_meta"]["progressToken"]
+    assert own != 1
 
     relay = bench.relay
     assert relay is not None
@@ -713,18 +714,38 @@ def test_progress_is_that_of_what_the_client_was_asked() -> None:
             event = ClientNotified(peer, Notification("notifications/progress", params))
             assert relay.receive_server_event(event, now=bench.now) is None
         bench.run()
-        return len(bench.take_all(bench.up.server_events, ClientNotified))
+        told = bench.take_all(bench.up.server_events, ClientNotified)
+        assert all((e.notification.params or {})["progressToken"] == 1 for e in told)
+        return len(told)
 
-    assert report(1) == 1
-    assert [report(token) for token in (2, "1", True, None, 1.0)] == [0] * 5
+    assert report(own) == 1
+    assert [report(token) for token in (1, "1", True, None, f"{own}0", "")] == [0] * 6
     (another,) = bench.up.server.sessions
-    assert report(1, another) == 0
+    assert report(own, another) == 0
     bench.client.respond(asked.id, {"action": "decline"}, now=bench.now)
     bench.client.respond(plain.id, {"action": "decline"}, now=bench.now)
     bench.run()
     answers = bench.take_all(bench.up.server_events, ClientResponseReceived)
     assert answers[0].request_id == id
-    assert report(1) == 0
+    assert report(own) == 0
+
+
+def test_progress_of_what_one_server_asked_is_of_nothing_that_another_one_asked() -> None:
+    """Both may have given it the same token."""
+    bench = Bench(OLD, OLD_HTTP)
+    relays = [bench.new_relay(name=name) for name in ("one", "two")]
+    tokens: list[str] = []
+    for relay in relays:
+        bench.relay = relay
+        form: Any = {**FORM, "_meta": {"progressToken": 1}}
+        ask(bench, begun(bench), **form)
+        tokens.append((question(bench).params or {})["_meta"]["progressToken"])
+    report = Notification("notifications/progress", {"progressToken": tokens[0], "progress": 0.5})
+    event = ClientNotified(bench.down.server.sessions[0], report)
+    for relay, times in zip(relays, (1, 0), strict=True):
+        assert relay.receive_server_event(event, now=bench.now) is None
+        bench.run()
+        assert len(bench.take_all(bench.up.server_events, ClientNotified)) == times
 
 
 def test_nothing_can_be_asked_of_an_upstream_that_is_closed() -> None:
