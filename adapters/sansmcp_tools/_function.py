@@ -144,7 +144,8 @@ def inspect_function(
         is_required = parameter.default is _EMPTY
         parameters.append(Parameter(parameter.name, plain, described, is_required))
         try:
-            kind = _described(plain, described)
+            has_words = described is not None or not is_plain(plain)
+            kind = _described(plain, described) if has_words else plain
         except (AttributeError, TypeError) as error:  # it is no type, as 5 in ``def f(a: 5)``
             raise without_schema(f"The parameter {parameter.name} of {own}", error) from error
         if is_required:
