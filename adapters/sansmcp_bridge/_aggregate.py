@@ -189,7 +189,7 @@ class Aggregate:
 
     async def _set_level_at(self, link: Link, params: Params) -> None:
         """Set the level at a server that has one; a failure is logged."""
-        why = await link.connected()
+        why = await link.connected(_LEVEL_TIMEOUT)
         client = link.client
         if why is not None or client is None or "logging" not in client.connected.capabilities:
             return

@@ -87,8 +87,11 @@ class Bridge(sansmcp_asyncio.RunningServer):
         """The links whose relay has a deadline."""
         self._is_server_changed = False
         self._is_settling_soon = False
-        self.places = asyncio.Semaphore((self.core.limits.max_sessions + 1) * len(upstreams))
-        self.starts = asyncio.Semaphore(_STARTS)
+        # A server that hangs, or whose process does not end, takes no place of another one.
+        most, starts = self.core.limits.max_sessions + 1, max(1, _STARTS // len(upstreams))
+        self.places = {each.name: asyncio.Semaphore(most) for each in upstreams}
+        self.starts = {each.name: asyncio.Semaphore(starts) for each in upstreams}
+        self.away: set[str] = set()
         self.kept = KeptLists()
         self.late: set[str] = set()
         self.names = shared_names([each.name for each in upstreams])

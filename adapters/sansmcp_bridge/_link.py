@@ -67,13 +67,18 @@ class LinkOwner(Protocol):
         ...
 
     @property
-    def places(self) -> asyncio.Semaphore:
-        """One for each connection, and so process, that may exist at a time."""
+    def places(self) -> Mapping[str, asyncio.Semaphore]:
+        """By server: one for each connection, and so process, that may exist at a time."""
         ...
 
     @property
-    def starts(self) -> asyncio.Semaphore:
-        """One for each connection that may be opened at a time."""
+    def starts(self) -> Mapping[str, asyncio.Semaphore]:
+        """By server: one for each connection that may be opened at a time."""
+        ...
+
+    @property
+    def away(self) -> set[str]:
+        """The servers whose last connection, of any client, could not be opened."""
         ...
 
     def now(self) -> float:
@@ -279,6 +284,7 @@ class Link:
     def use(self, client: UpstreamDriver) -> None:
         """Relay by a client that is connected."""
         self.client = client
+        self.bridge.away.discard(self.upstream.name)
         self._since = self.bridge.now()
         if self._relay is None:
             self._relay = Relay(
@@ -308,12 +314,20 @@ class Link:
             self._waiting[of or object()] = work
             self.connect()
 
-    async def connected(self) -> str | None:
-        """Wait until the server is connected. Returns why it is not; None if it is."""
+    async def connected(self, timeout: float | None = None) -> str | None:
+        """Wait until the server is connected.
+
+        Args:
+            timeout: seconds to wait at most; None for as long as the connection may take.
+
+        Returns:
+            Why it is not connected; None if it is.
+        """
         ready: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
         self.when_connected(lambda why: None if ready.done() else ready.set_result(why))
         self.bridge.pump()
-        return await ready
+        await asyncio.wait([ready], timeout=timeout)
+        return ready.result() if ready.done() else f"{self.upstream.name}: it is not connected yet"
 
     def connect(self) -> None:
         """Begin to connect, unless that has begun already."""
@@ -328,7 +342,7 @@ class Link:
         """
         try:
             async with AsyncExitStack() as stack:
-                await stack.enter_async_context(self.bridge.places)
+                await stack.enter_async_context(self.bridge.places[self.upstream.name])
                 parts = self.upstream.parts(
                     self._info,
                     self._capabilities,
@@ -336,7 +350,7 @@ class Link:
                     is_shared=self._session is None,
                 )
                 client = UpstreamDriver(parts)
-                async with self.bridge.starts:
+                async with self.bridge.starts[self.upstream.name]:
                     await client.open()
                 stack.push_async_callback(client.close)
                 self.use(client)
@@ -347,6 +361,7 @@ class Link:
                 finally:
                     client.link = None
         except (sansmcp.CallError, sansmcp.LocalProtocolError, OSError) as error:
+            self.bridge.away.add(self.upstream.name)
             self.bridge.log(f"cannot connect to {self.upstream.name}: {error}")
             self._finish_waiting(f"{self.upstream.name}: {reason_for_clients(error)}")
             self.bridge.pump()

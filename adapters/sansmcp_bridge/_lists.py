@@ -52,7 +52,9 @@ _LIST_TIMEOUT = 30.0
 """Seconds in which a server must send a list once it is connected."""
 
 _LATE_TIMEOUT = 5.0
-"""The same for a server whose last list did not come in time, so that clients wait less for it."""
+"""The same for a server whose last list did not come in time, so that clients wait less for it.
+One whose last connection could not be opened must be connected in this time, too.
+"""
 
 _FRESH = 1.0
 """Seconds in which a list is not read again for a name that it does not have."""
@@ -88,6 +90,11 @@ class ListOwner(Protocol):
     @property
     def late(self) -> set[str]:
         """The servers whose last list did not come in time, for any client."""
+        ...
+
+    @property
+    def away(self) -> set[str]:
+        """The servers whose last connection could not be opened, for any client."""
         ...
 
     def now(self) -> float:
@@ -435,14 +442,15 @@ class MergedList:
 
     async def _read(self, link: Link) -> list[Item] | None:
         """Return the items of one server that have a name; None if it fails, which is logged."""
-        why = await link.connected()
+        name, late = link.upstream.name, self._owner.late
+        why = await link.connected(_LATE_TIMEOUT if name in self._owner.away else None)
         client = link.client
         if why is not None or client is None:
+            self._owner.log(f"{name} is left out of {self._kind.method}: {why}")
             return None
         if not self._kind.is_offered(client.connected.capabilities):
             return []
         reading = _Reading(link, self._kind, self._tools)
-        name, late = link.upstream.name, self._owner.late
         until = self._owner.now() + (_LATE_TIMEOUT if name in late else _LIST_TIMEOUT)
         try:
             while reading.is_open:

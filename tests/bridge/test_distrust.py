@@ -1010,3 +1010,47 @@ def test_what_a_process_prints_reaches_the_log_and_no_client(version: str, tmp_p
     assert "SECRET in stdout" in log
     assert "cannot connect to talking: " in log
     assert log.count("SECRET of the start") > 1
+
+
+def test_a_server_that_opens_no_further_connection_holds_up_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each session has a connection of its own; those of one server take no places of another's."""
+    monkeypatch.setattr("sansmcp_bridge._bridge._STARTS", 2)
+    monkeypatch.setattr(_aggregate, "_LEVEL_TIMEOUT", 0.1)
+    monkeypatch.setattr(_lists, "_LATE_TIMEOUT", 0.05)
+    good, evil, gate = Changing("good", "pay"), Changing("evil", "other"), asyncio.Event()
+    good.resources, evil.app.capabilities = ["a:1"], {"tools": {}, "logging": {}}
+    lines: list[str] = []
+
+    async def authenticate(head: Any, connection: Any) -> str:
+        await gate.wait()
+        return "user"
+
+    async def main() -> None:
+        gate.set()
+        settings: Any = {"connect_timeout": 6.0}
+        async with AsyncExitStack() as stack:
+            enter = stack.enter_async_context
+            one = await enter(sansmcp_asyncio.serve(good.app, http=LOCAL))
+            two = await enter(
+                sansmcp_asyncio.serve(evil.app, http=LOCAL, authenticate=authenticate)
+            )
+            upstreams = [Upstream("good", one.url), Upstream("evil", two.url, settings)]
+            bridge = await enter(open_bridge(upstreams, http=LOCAL, log=lines.append))
+            async with sansmcp_asyncio.connect(bridge.url, versions=(NEW,)) as client:
+                assert (await client.list_resources())["resources"]
+            gate.clear()
+            for _ in range(3):
+                client = await enter(sansmcp_asyncio.connect(bridge.url, versions=(OLD,)))
+                assert await asyncio.wait_for(read_from(client, "a:1"), 4.0) == "good"
+                await asyncio.wait_for(client.call("logging/setLevel", {"level": "info"}), 4.0)
+            while not any("cannot connect to evil" in line for line in lines):
+                await asyncio.sleep(0.01)
+            client = await enter(sansmcp_asyncio.connect(bridge.url, versions=(OLD,)))
+            assert await names_of(client) == ["pay"]
+            assert await text_of(client, "pay") == "good: pay"
+            gate.set()
+
+    run(main())
+    assert "evil is left out of tools/list: evil: it is not connected yet" in lines
