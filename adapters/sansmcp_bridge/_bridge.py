@@ -94,6 +94,7 @@ class Bridge(sansmcp_asyncio.RunningServer):
         self.away: set[str] = set()
         self.kept = KeptLists()
         self.late: set[str] = set()
+        self.forgiven: set[str] = set()
         self.names = shared_names([each.name for each in upstreams])
         self.uris = UriOwners()
         self._aggregates: dict[sansmcp.Session | None, Aggregate] = {}

@@ -52,8 +52,9 @@ _LIST_TIMEOUT = 30.0
 """Seconds in which a server must send a list once it is connected."""
 
 _LATE_TIMEOUT = 5.0
-"""The same for a server whose last list did not come in time, so that clients wait less for it.
-One whose last connection could not be opened must be connected in this time, too.
+"""The same for a server whose list did not come in time, so that clients wait less for it. Once it
+is in time it has the whole time again, but only once. One whose last connection could not be opened must
+be connected in this time, too.
 """
 
 _FRESH = 1.0
@@ -89,7 +90,12 @@ class ListOwner(Protocol):
 
     @property
     def late(self) -> set[str]:
-        """The servers whose last list did not come in time, for any client."""
+        """The servers that get less time, since a list did not come in time, for any client."""
+        ...
+
+    @property
+    def forgiven(self) -> set[str]:
+        """Those that got the whole time once more, since their next list came in time."""
         ...
 
     @property
@@ -463,7 +469,9 @@ class MergedList:
                 late.add(name)
             self._owner.log(f"{name} is left out of {self._kind.method}: {error}")
             return None
-        late.discard(name)
+        if name in late and name not in self._owner.forgiven:  # else it could be late now and then
+            self._owner.forgiven.add(name)
+            late.discard(name)
         for what in reading.lost[:10]:
             self._owner.log(f"{link.upstream.name}: {self._kind.method}: left out: {what}")
         if reading.is_cut is not None:

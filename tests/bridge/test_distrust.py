@@ -685,6 +685,34 @@ def test_a_server_that_says_nothing_holds_up_lists_once(monkeypatch: pytest.Monk
     bridged({"good": good.app, "evil": evil}, use)
 
 
+def test_a_server_that_is_late_now_and_then_holds_up_lists_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    good, evil, gate = Changing("good", "pay"), sansmcp.App("evil"), asyncio.Event()
+
+    @evil.handler("tools/list")
+    async def list_tools(call: Call) -> Any:
+        await gate.wait()
+        return {"tools": []}
+
+    async def use(bridge: Bridge, _: Any) -> None:
+        async with sansmcp_asyncio.connect(bridge.url, versions=(OLD,)) as client:
+            for _ in range(2):
+                monkeypatch.setattr(_lists, "_LIST_TIMEOUT", 0.1)
+                gate.clear()
+                await names_of(client)
+                monkeypatch.setattr(_lists, "_LATE_TIMEOUT", PATIENCE)
+                gate.set()
+                await names_of(client)
+            monkeypatch.setattr(_lists, "_LIST_TIMEOUT", 3600.0)
+            monkeypatch.setattr(_lists, "_LATE_TIMEOUT", 0.1)
+            gate.clear()
+            assert await asyncio.wait_for(names_of(client), PATIENCE / 2) == ["pay"]
+            gate.set()
+
+    bridged({"good": good.app, "evil": evil}, use)
+
+
 def calls_of_tools() -> list[RunningCall]:
     """All calls of tools that the process has; other tests may have left some."""
     gc.collect()
