@@ -53,8 +53,8 @@ _LIST_TIMEOUT = 30.0
 
 _LATE_TIMEOUT = 5.0
 """The same for a server whose list did not come in time, so that clients wait less for it. Once it
-is in time it has the whole time again, but only once. One whose last connection could not be opened must
-be connected in this time, too.
+is in time it has the whole time again, but only once. One whose last connection could not be opened
+must be connected in this time, too.
 """
 
 _FRESH = 1.0
