@@ -271,7 +271,7 @@ class Limits(Value):
     max_tasks: int = 10_000
     """Tasks whose handlers run at one instance, or that it has parked until their input comes.
     Beyond it a call keeps its connection, and becomes a task when there is room; one that needs a
-    task is refused with 429, and so is the input of a task that another instance has parked.
+    task is refused with 429. The input of a parked task is refused while as many handlers run.
     """
 
     max_tasks_per_principal: int = 1_000

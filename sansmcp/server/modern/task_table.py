@@ -135,16 +135,19 @@ class TaskTable:
     def limit_for(self, principal: str, key: StreamKey | None = None) -> int | None:
         """Return the limit that is reached; None if there is room for the handler of a task.
 
-        ``key``: the task, unless it is new. One that was parked here has its place.
+        ``key``: a parked task that goes on; None for a new one. Parked tasks leave room for it:
+        else two instances, each full of tasks that it has parked, would refuse each other's for
+        ever if clients reach the other one.
         """
         limits, claims = self._core.limits, self._appends.claims
-        if key in self._parked.get(principal, ()):
-            return None
+        parked = {} if key is None else self._parked
         of_principal = self._principals.of(principal) + claims.of(principal)
+        of_principal -= len(parked.get(principal, ()))
         if principal and of_principal >= limits.max_tasks_per_principal:
             self._look_at_parked(principal)
             return limits.max_tasks_per_principal
-        if self._principals.total + claims.total >= limits.max_tasks:
+        total = self._principals.total + claims.total
+        if total >= limits.max_tasks and total - sum(map(len, parked.values())) >= limits.max_tasks:
             self._look_at_parked(next(iter(self._parked), ""))
             return limits.max_tasks
         return None

@@ -580,6 +580,28 @@ def test_a_task_goes_on_only_where_there_is_room() -> None:
     assert second.entered().handler_input.input_responses == {"name": ADA}
 
 
+@pytest.mark.parametrize("limits", [{"max_tasks": 1}, {"max_tasks_per_principal": 1}])
+def test_instances_full_of_parked_tasks_take_the_input_of_each_other(
+    limits: dict[str, int],
+) -> None:
+    """Clients may reach the other one each time, and neither has room for a new task."""
+    first, second = TaskInstances(limits=Limits(**limits))
+    ids: list[str] = []
+    for instance in (first, second):
+        id, call = instance.new_task(principal="ada")
+        instance.ask_input(call, name=NAME)
+        ids.append(id)
+    theirs, own = ids
+    second.update(theirs, {"1.name": ADA}, principal="ada")
+    running = second.entered()
+    refused = second.update(own, {"1.name": ADA}, principal="ada")  # one handler runs
+    assert refused.error["data"]["reason"] == "too_many_tasks"
+    second.run_action(running.respond, RESULT)
+    second.update(own, {"1.name": ADA}, principal="ada")
+    second.run_action(second.entered().respond, RESULT)
+    assert [second.status(id, principal="ada") for id in ids] == ["completed"] * 2
+
+
 @pytest.mark.parametrize("limits", [{"max_tasks": 2}, {"max_tasks_per_principal": 2}])
 def test_a_task_that_is_being_continued_has_a_place_before_the_store_has_its_state(
     limits: dict[str, int],
