@@ -17,6 +17,7 @@ from sansmcp.relay import ToolFilter
 from sansmcp.typed_results import MAX_PAGES, TOOLS, Pages
 from sansmcp_bridge import _lists
 from sansmcp_bridge._lists import KINDS, KeptLists, MergedList, shared_names
+from sansmcp_bridge._uris import UriOwners
 from sansmcp_tools._pages import page_of
 
 from .inputs import in_parts
@@ -108,6 +109,10 @@ async def _read_merged(pages: list[list[Any]], cursors: list[Any]) -> None:
         names=shared_names(names),
         kept=KeptLists(),
         late=set[str](),
+        away=set[str](),
+        forgiven=set[str](),
+        uris=UriOwners(),
+        core=SimpleNamespace(limits=Limits()),
         now=lambda: 0.0,
         start=asyncio.ensure_future,
         log=lines.append,
@@ -155,7 +160,7 @@ class _Link:
         self.client = SimpleNamespace(call=self._call, connected=capabilities)
         self.bridge = SimpleNamespace(core=SimpleNamespace(limits=Limits()))
 
-    async def connected(self) -> None:
+    async def connected(self, timeout: float | None) -> None:
         """The server is connected."""
 
     async def _call(self, _: str, params: dict[str, Any], *_settings: Any) -> Any:
