@@ -9,7 +9,7 @@ SSE.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Mapping
 from typing import Protocol, TypeGuard
 
 import attrs
@@ -21,7 +21,7 @@ from ..effects import Wake
 from ..errors import RemoteProtocolError
 from ..events import InvalidLine, RefusalSent
 from ..http import RequestHead
-from ..messages import Message, Notification, Request
+from ..messages import Message, Notification, Request, RequestId
 from ..revisions import REVISIONS
 from ..types import Drivable
 from . import refusals
@@ -56,8 +56,15 @@ class LegacyHandler(ChannelHandler, Protocol):
 class ModernHandler(ChannelHandler, Protocol):
     """Handles the messages of 2026-07-28."""
 
-    open_requests: Collection[object]
-    """The ids of all requests without a response."""
+    @property
+    def calls(self) -> Mapping[RequestId, object]:
+        """The running calls by request id."""
+        ...
+
+    @property
+    def listeners(self) -> Mapping[RequestId, object]:
+        """The open subscriptions by request id."""
+        ...
 
     def receive(self, message: Message) -> None:
         """Handle a message. Raises RemoteProtocolError for a refusal."""
@@ -180,9 +187,7 @@ class Channel:
     def _dispatch(self, message: Message | Batch) -> None:
         """Pass a message to its era. Raises RemoteProtocolError for a refusal."""
         modern, legacy = self._modern, self._legacy
-        if modern is not None and (
-            is_modern(message, self._core) or _cancels(message, modern.open_requests)
-        ):
+        if modern is not None and (is_modern(message, self._core) or _cancels(message, modern)):
             modern.receive(message)
         else:
             assert legacy is not None, (
@@ -191,9 +196,9 @@ class Channel:
             legacy.receive(message)
 
 
-def _cancels(message: Message | Batch, open_requests: Collection[object]) -> TypeGuard[Message]:
-    """True for the cancellation of one of these requests, which names no version on stdio."""
+def _cancels(message: Message | Batch, modern: ModernHandler) -> TypeGuard[Message]:
+    """True for the cancellation of an open request, which names no version on stdio."""
     if not isinstance(message, Notification) or message.method != "notifications/cancelled":
         return False
     id = (message.params or {}).get("requestId")
-    return jsonrpc.is_request_id(id) and id in open_requests
+    return jsonrpc.is_request_id(id) and (id in modern.calls or id in modern.listeners)

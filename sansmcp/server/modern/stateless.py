@@ -6,8 +6,6 @@ Source: 2026-07-28 basic/transports: Sending Messages, Cancellation; stdio.
 from __future__ import annotations
 
 import math
-from collections import ChainMap
-from collections.abc import Collection
 from typing import Any
 
 import attrs
@@ -256,14 +254,10 @@ class ModernChannelHandler:
         factory=dict[RequestId, RunningCall], init=False
     )
     """The running calls by request id."""
-    _listeners: dict[RequestId, LineListener] = attrs.field(
+    listeners: dict[RequestId, LineListener] = attrs.field(
         factory=dict[RequestId, LineListener], init=False
     )
-    open_requests: Collection[object] = attrs.field(init=False)
-    """The ids of all requests without a response: calls and subscriptions."""
-
-    def __attrs_post_init__(self) -> None:
-        self.open_requests = ChainMap[RequestId, Any](self.calls, self._listeners)
+    """The open subscriptions by request id."""
 
     @property
     def is_busy(self) -> bool:
@@ -283,18 +277,18 @@ class ModernChannelHandler:
     def end(self, reason: str) -> None:
         for call in tuple(self.calls.values()):
             call.cancel(reason)
-        for listener in self._listeners.values():
+        for listener in self.listeners.values():
             self._modern.subscriptions.remove(listener)
-        self._listeners.clear()
+        self.listeners.clear()
 
     def _request(self, request: Request) -> None:
         meta = meta_of(request)
         meta.pop(EXTENSION, None)
         self._modern.check(request, None, meta)
         limit = self._core.limits.max_calls_per_session
-        if request.id in self.open_requests:
+        if request.id in self.calls or request.id in self.listeners:
             raise refusals.DUPLICATE_REQUEST_ID(request.id)
-        if len(self.calls) + len(self._listeners) >= limit:
+        if len(self.calls) + len(self.listeners) >= limit:
             raise refusals.TOO_MANY_CALLS(request.id, limit=limit)
         if request.method != LISTEN:
             caller = CallOwner.of_meta(meta, "", self._core.modern_versions[-1])
@@ -303,7 +297,7 @@ class ModernChannelHandler:
                 request, caller, ModernStdioResponder(self._core, caller, self._sink)
             )
             return
-        listener = LineListener(self._sink, self._listeners, request.id)
+        listener = LineListener(self._sink, self.listeners, request.id)
         self._modern.listen(request, meta, "", listener)
 
     def _cancel(self, notification: Notification) -> None:
@@ -312,7 +306,7 @@ class ModernChannelHandler:
         id, reason = params.get("requestId"), params.get("reason")
         if not jsonrpc.is_request_id(id):
             return
-        if (listener := self._listeners.pop(id, None)) is not None:
+        if (listener := self.listeners.pop(id, None)) is not None:
             self._modern.subscriptions.remove(listener)
         elif (call := self.calls.get(id)) is not None:
             call.cancel(reason if isinstance(reason, str) else "cancelled by the client")
