@@ -84,6 +84,16 @@ def begun(bench: Bench, **settings: Any) -> ServerCall:
     return bench.arrived()
 
 
+def test_the_call_of_a_client_is_found_by_that_of_the_upstream() -> None:
+    bench = Bench(OLD, OLD_HTTP)
+    assert bench.relay is not None
+    begun(bench)
+    found = bench.relay.call_of(1)
+    assert found is not None
+    assert found.request.method == "tools/call"
+    assert bench.relay.call_of(2) is None
+
+
 # The app
 
 

@@ -88,6 +88,18 @@ def test_the_handler_does_not_see_the_key(reclaim: bool) -> None:
     assert call.request.params == {"name": "add", "_meta": {"progressToken": 1}}
 
 
+def test_a_call_that_names_no_tool_has_a_key_as_well() -> None:
+    """Its handler says what is missing, and that arrives once, too."""
+    message = keyed()
+    del message["params"]["name"]
+    harness = Keyed()
+    talk, call = harness.start(message)
+    talk.lose_connection()
+    harness.run_action(call.respond_error, -32602, "Name a tool")
+    assert harness.ask(rest()).error["message"] == "Name a tool"
+    assert harness.started == 0
+
+
 @pytest.mark.parametrize("resumable", [True, False])
 @pytest.mark.parametrize("version", OLDER)
 def test_a_response_that_was_lost_as_json_is_sent_again(version: str, resumable: bool) -> None:

@@ -543,6 +543,17 @@ def test_a_store_that_tells_of_changes_needs_an_event_loop() -> None:
         changed()
 
 
+def test_a_store_that_cannot_watch_is_a_bug_of_the_store_and_is_asked_now_and_then() -> None:
+    class Unable(TellingStore):
+        def watch(self, key: StreamKey, changed: Callable[[], None]) -> Callable[[], None]:
+            raise RuntimeError("no room for a watch")
+
+    harness = DriverHarness(store=Unable(), shared_store=True)
+    harness.open_session()
+    (problem,) = harness.host.bugs
+    assert str(problem) == "no room for a watch"
+
+
 def test_the_watches_of_a_store_end_with_the_server() -> None:
     store = TellingStore()
     harness = DriverHarness(store=store, shared_store=True)
