@@ -82,7 +82,10 @@ def build(folder: Path) -> tuple[Path, Path]:
     archive = subprocess.run(["git", "archive", "HEAD"], cwd=ROOT, capture_output=True, check=True)
     tree = folder / "tree"
     with tarfile.open(fileobj=io.BytesIO(archive.stdout)) as opened:
-        opened.extractall(tree, filter="data")
+        if hasattr(tarfile, "data_filter"):
+            opened.extractall(tree, filter="data")
+        else:  # Python before 3.11.4, such as that of Debian 12; the archive is our own
+            opened.extractall(tree)
     run(sys.executable, "-m", "build", "--no-isolation", cwd=tree)
     (wheel,) = (tree / "dist").glob("*.whl")
     return wheel, tree
