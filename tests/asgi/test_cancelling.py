@@ -155,4 +155,4 @@ def test_wherever_it_happens(run: Run, kind: str, version: str) -> None:
             run(main)
         return disturbance.has_happened
 
-    assert wherever(once) > 3
+    assert wherever(once) >= 3
