@@ -94,16 +94,16 @@ from .validation import (
     marks_of_post,
 )
 
+if TYPE_CHECKING:
+    from .dpop_checks import DpopChecks
+    from .legacy.era import LegacyServer
+
 _DONE: Final = ExchangeState.DONE
 _STREAMING: Final = ExchangeState.STREAMING
 _KEEP_ALIVE: Final = Timer.KEEP_ALIVE
 _SERVING: Final = ServerState.SERVING
 _RECEIVING: Final = (ExchangeState.HEAD, ExchangeState.BODY)
 _NEED_DATA: Final = Idle.NEED_DATA
-
-if TYPE_CHECKING:
-    from .dpop_checks import DpopChecks
-    from .legacy.era import LegacyServer
 
 _ENDS = (SendEnd, Abort)
 """The effects that end a response; to build this union for each effect would take longer."""
@@ -975,7 +975,10 @@ class Server:
             self._check_head(exchange, head)
             return
         # First of all, so that a page of another site cannot find out if credentials are valid.
-        self._check_common(exchange, head)
+        if exchange.has_checked_head:
+            check_content_length(head, self._core.max_request_bytes)
+        else:
+            check_common(RequestContext(self._endpoint, head))
         check_credentials(self._core.options.protected_resource, head)
         self._authenticating[exchange] = None
         self._core.effects.append(Authenticate(exchange, head))
@@ -1010,12 +1013,6 @@ class Server:
         length = check_content_length(head, self._core.max_request_bytes)
         if self._legacy is not None and names_session_early(head, length):
             self._legacy.streamable_http.check_head(exchange, head)
-
-    def _check_common(self, exchange: ServerExchange, head: RequestHead) -> None:
-        if exchange.has_checked_head:
-            check_content_length(head, self._core.max_request_bytes)
-        else:
-            check_common(RequestContext(self._endpoint, head))
 
     def _dispatch_request(self, exchange: ServerExchange, body: bytes) -> None:
         """Pass a complete request to its era. Raises RemoteProtocolError for a refusal."""
