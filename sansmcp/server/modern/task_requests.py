@@ -144,7 +144,7 @@ class TaskRequest:
         ).kept(time, self._core.limits.max_stored_age)
         if left:
             return answered
-        limit = self._table.limit_for(self._key.principal, self._key)
+        limit = self._table.limit_for(self._key.principal, goes_on=True)
         if limit is not None:
             raise refusals.TOO_MANY_TASKS(self._call.request.id, limit=limit)
         self._answered = answered

@@ -132,15 +132,15 @@ class TaskTable:
             raise refusals.BAD_TASK_RULE(call.request.id, what=what) from error
         return chosen
 
-    def limit_for(self, principal: str, key: StreamKey | None = None) -> int | None:
+    def limit_for(self, principal: str, *, goes_on: bool = False) -> int | None:
         """Return the limit that is reached; None if there is room for the handler of a task.
 
-        ``key``: a parked task that goes on; None for a new one. Parked tasks leave room for it:
-        else two instances, each full of tasks that it has parked, would refuse each other's for
-        ever if clients reach the other one.
+        ``goes_on``: True for a task that has begun before, here or elsewhere. Parked tasks leave
+        room for it: else two instances, each full of tasks that it has parked, would refuse each
+        other's for ever if clients reach the other one.
         """
         limits, claims = self._core.limits, self._appends.claims
-        parked = {} if key is None else self._parked
+        parked = self._parked if goes_on else {}
         of_principal = self._principals.of(principal) + claims.of(principal)
         of_principal -= len(parked.get(principal, ()))
         if principal and of_principal >= limits.max_tasks_per_principal:
@@ -319,7 +319,7 @@ class TaskTable:
             error = refusals.TASK_LOST().reply
             details = {"code": error.code, "message": error.message, "data": error.data}
             record = record.failed(details, time)
-        elif self.limit_for(key.principal, key) is not None:
+        elif self.limit_for(key.principal, goes_on=True) is not None:
             return None  # follow it again: there may be room later, here or elsewhere
         else:
             reentry = attrs.evolve(reentry, restarts=reentry.restarts + 1)
