@@ -481,7 +481,7 @@ class ClientDriver(MachineDriver[Client]):
         elif self.keeps_events:
             self.on_other_event(event)
         else:
-            reason = "nobody is asked to log in; set login, or take the client's events"
+            reason = "the client has no login function; set login, or take the client's events"
             self.core.login_failed(reason, now=self.now())
 
     def on_first_failure(self, event: Reconnecting) -> None:

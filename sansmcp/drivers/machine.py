@@ -56,7 +56,7 @@ class MachineDriver(abc.ABC, Generic[_Machine]):
         """Log an exception that is a bug of the library, with its traceback."""
 
     def on_idle(self) -> None:
-        """Set a timer to :meth:`next_deadline`, and wake whoever waits for the machine to change.
+        """Set a timer to :meth:`next_deadline`; resume tasks or threads that wait for a change.
 
         ``pump()`` calls this at its end. Without effect, unless it is overridden.
         """

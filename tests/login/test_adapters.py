@@ -185,7 +185,7 @@ def returns_another(url: str) -> str:
     [
         (returns_nothing, "login must return the URL, got NoneType"),
         (returns_another, "does not belong to this login"),
-        (None, "nobody is asked to log in"),
+        (None, "the client has no login function"),
     ],
 )
 def test_a_login_without_a_result(server: Protected, talk: Talk, login: Any, text: str) -> None:

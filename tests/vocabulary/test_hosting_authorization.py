@@ -165,7 +165,7 @@ def test_without_a_login_function_the_application_gets_the_event() -> None:
 
 def test_nobody_who_could_log_in_is_an_error() -> None:
     pending = AuthDriverHarness().refused_call()
-    with pytest.raises(AuthorizationFailed, match="nobody is asked to log in"):
+    with pytest.raises(AuthorizationFailed, match="the client has no login function"):
         pending.result()
 
 
