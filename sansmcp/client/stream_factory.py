@@ -15,11 +15,11 @@ from .outcomes import Kind
 from .request import PendingRequest
 from .stream import SHARED, Stream, StreamKind
 
-_REQUEST: Final = StreamKind.REQUEST
-_KEYED: Final = StreamKind.KEYED
-
 if TYPE_CHECKING:
     from .legacy.cursor import Cursor
+
+_REQUEST: Final = StreamKind.REQUEST
+_KEYED: Final = StreamKind.KEYED
 
 
 @attrs.define(eq=False, repr=False)

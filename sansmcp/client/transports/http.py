@@ -39,13 +39,13 @@ from ..options import ClientOptions
 from ..reader import Form, ResponseReader
 from ..stream import Stream
 
-_UNKNOWN: Final = Form.UNKNOWN
-_IGNORED: Final = Form.IGNORED
-
 if TYPE_CHECKING:  # authorizing_for() imports them for a client that has the setting authorization
     from ...auth.http import AuthRequest
     from ...auth.step_ups import Attempt
     from ..authorizing import Authorizing
+
+_UNKNOWN: Final = Form.UNKNOWN
+_IGNORED: Final = Form.IGNORED
 
 _DISCARD_TIMEOUT = 1.0
 """Seconds for the rest of a response that is discarded, before its exchange is aborted."""

@@ -51,12 +51,12 @@ from ..stream_factory import StreamFactory
 from ..unread import Unread
 from .http import HttpExchanges
 
+if TYPE_CHECKING:
+    from ..legacy.turn import Turn
+
 _REQUEST: Final = StreamKind.REQUEST
 _RECONNECT: Final = Timer.RECONNECT
 _STREAM_IDLE: Final = Timer.STREAM_IDLE
-
-if TYPE_CHECKING:
-    from ..legacy.turn import Turn
 
 RequestDelivery: TypeAlias = (
     Message | Invalid | Lost | Refusal | RemoteProtocolError | EndpointOnPost
