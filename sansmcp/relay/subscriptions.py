@@ -38,7 +38,7 @@ _FEW = 1000
 _PAUSE = 0.02
 """How often what the clients use is compared with what they have subscribed to: at once if it is
 few resources, else with this pause for each thousand, in seconds. The comparison takes 1 ms for a
-thousand, so clients that come and go have the relay spend a twentieth of its time on it at most.
+thousand, so it takes a twentieth of the time at most, however many clients come and go.
 """
 
 Confirm = Callable[[Collection[str], float], object]
