@@ -23,11 +23,22 @@ import attrs
 ROOT = Path(__file__).parents[1]
 OUTPUT = ROOT / "build" / "flakes"
 
+_PURE = frozenset(
+    (
+        *("auth", "client", "codecs", "fuzz", "growth", "house", "http11", "http2", "planted"),
+        *("relay", "requirements_proof", "schemas", "server", "simulation", "skills", "tokens"),
+        "vocabulary",
+    )
+)
+"""The folders whose tests use no sockets or threads, but for the files named in ``PART``."""
+
 PART = (
-    *("asgi", "asyncio", "blocking", "cli", "conformance", "defence", "examples", "guarantees"),
-    *("httpx", "interop", "local", "loop", "pytest_plugin", "stores", "testing", "trio", "wsgi"),
-    *("docs", "fuzz/test_running_servers.py", "growth/test_benchmarks_run.py"),
-    "planted/test_patches.py",
+    *sorted(
+        each.name
+        for each in (ROOT / "tests").iterdir()
+        if (each / "__init__.py").exists() and each.name not in _PURE
+    ),
+    *("fuzz/test_running_servers.py", "growth/test_benchmarks_run.py", "planted/test_patches.py"),
 )
 """Where the tests are that use sockets, processes or threads."""
 
