@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -35,8 +35,8 @@ def server_names() -> list[str]:
     return sorted({name for found in _files() for name in found.servers})
 
 
-def named_server(name: str) -> ConfiguredServer:
-    """Return the server of that name.
+def named_server(name: str, later: Sequence[str] = ()) -> ConfiguredServer:
+    """Return the server of that name; ``later`` are the words after it.
 
     Raises UsageError: there is none, it is disabled, or the file is not as it must be.
     """
@@ -49,10 +49,10 @@ def named_server(name: str) -> ConfiguredServer:
         if name in found.disabled:
             raise UsageError(f"The configuration disables {name!r}; remove that to use it")
         names += found.servers
-    raise UsageError(_unknown(name, names))
+    raise UsageError(_unknown(name, names, later))
 
 
-def _unknown(name: str, names: list[str]) -> str:
+def _unknown(name: str, names: list[str], later: Sequence[str]) -> str:
     scheme = "https" if name.startswith("https:") else "http"
     url = f"write {scheme}://{re.sub('^https?:/*', '', name)}"
     command = "put the command that starts a server after --"
@@ -60,6 +60,8 @@ def _unknown(name: str, names: list[str]) -> str:
     is_host = name == "localhost" or any(sign in name for sign in ".:/")
     first, second = (url, command) if is_host else (command, url)
     text = f"Not a URL, nor the name of a server: {name!r}; {first}, or {second}"
+    if any(word.startswith(("http://", "https://")) for word in later):
+        text = f"The server comes first: write its URL before {name!r}, not after it"
     if name.endswith(".py"):
         text = f"{name} is a program; write it after a double dash: -- python {name}"
     near = get_close_matches(name, names, 1)

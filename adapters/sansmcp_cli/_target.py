@@ -74,7 +74,7 @@ def target_of(options: argparse.Namespace, words: list[str]) -> str | list[str]:
     if options.state_file is None:
         if not words:
             raise UsageError("Which server? Name a URL, --state-file FILE, or -- COMMAND ARGS")
-        return _looked_up(options, words.pop(0))
+        return _looked_up(options, words.pop(0), words)
     state = read_state(options.state_file)
     if state is None or state.url is None:
         raise UsageError(
@@ -92,10 +92,10 @@ def url_of(word: str) -> str:
     return target
 
 
-def _looked_up(options: argparse.Namespace, word: str) -> str | list[str]:
+def _looked_up(options: argparse.Namespace, word: str, later: list[str]) -> str | list[str]:
     if "://" in word:
         return word
-    server = named_server(word)
+    server = named_server(word, later)
     given = {text.partition(":")[0].strip().lower() for text in options.header}
     options.header = [
         *(f"{name}: {value}" for name, value in server.headers if name.lower() not in given),

@@ -124,6 +124,11 @@ def test_what_cannot_be_reached(url: str, message: str) -> None:
     assert "secret" not in said
 
 
+def test_a_url_after_the_tool() -> None:
+    said = failed(run_in_process("call", "echo", "text=1", "http://user:secret@localhost/mcp"))
+    assert said == "The server comes first: write its URL before 'echo', not after it"
+
+
 def test_what_a_command_prints_that_is_no_server() -> None:
     called = run_in_process("call", "add", "{}", "--", "echo", "hello")
     assert called.status == 1
