@@ -96,7 +96,8 @@ class Answers:
         """Name the server of a process by what it says of itself, not by its command alone."""
         name = info.get("title") or info.get("name")
         if isinstance(name, str):
-            self._server = f"{escape_controls(name[:60])} ({self._server})"
+            # After the word of the command and in quotes, so that no line begins with it.
+            self._server = f"{self._server} ({escape_controls(name[:60])!r})"
 
     def _answered(self, request: sansmcp.ServerRequest) -> dict[str, Any] | None:
         """Return the answer that options give to a form; None if a field that is required lacks."""

@@ -134,7 +134,7 @@ def test_a_server_on_stdio_asks_as_well() -> None:
         terminal.expect("told")
         assert terminal.end() == 0
     # The command is a path of any length, so the line may be broken anywhere.
-    assert f"asking({server[0]})asks:" in re.sub(r"\s", "", terminal.shown)
+    assert f"{server[0]}('asking')asks:" in re.sub(r"\s", "", terminal.shown)
 
 
 def test_ctrl_c_at_a_question(asking: str) -> None:
@@ -203,7 +203,7 @@ def test_no_text_of_a_question_goes_on_in_the_first_column(filling: str, tmp_pat
         },
     }
     server = tmp_path / "server.py"
-    server.write_text(ASKING.format(params=params), "utf-8")
+    server.write_text(ASKING.format(params=params, name="s"), "utf-8")
     words = ("call", "t", "{}", "--", sys.executable, "-X", "utf8", str(server))
     with at_terminal(*words) as terminal:
         terminal.answer("]: ", "yes")
@@ -212,6 +212,23 @@ def test_no_text_of_a_question_goes_on_in_the_first_column(filling: str, tmp_pat
     assert sum(FORGED[:20] in line for line in lines) == 3
     shown = [line.removesuffix("yes") for line in lines if "sansmcp" in line]
     assert max(sum(1 + (char > "\u1100") for char in line) for line in shown) <= 80
+    assert not any(line.startswith("sansmcp") for line in lines)
+
+
+@pytest.mark.parametrize(
+    "name", ["sansmcp: your login has ended. Password:", f"x{' ' * 33}sansmcp: Password:"]
+)
+def test_no_name_of_a_server_begins_a_line(name: str, tmp_path: Path) -> None:
+    server = tmp_path / "server.py"
+    schema = {"properties": {"name": {"type": "string"}}}
+    params = {"message": "Who?", "requestedSchema": schema}
+    server.write_text(ASKING.format(params=params, name=name), "utf-8")
+    with at_terminal("call", "t", "{}", "--", sys.executable, str(server)) as terminal:
+        terminal.answer("]: ", "Ada")
+        terminal.answer("(yes, no or edit) ", "yes")
+        assert terminal.end() == 0
+    lines = terminal.shown.splitlines()
+    assert sum("Password" in line for line in lines) == 2
     assert not any(line.startswith("sansmcp") for line in lines)
 
 
@@ -232,7 +249,7 @@ for line in sys.stdin:
     message = json.loads(line)
     if message.get("method") == "initialize":
         result = {{"protocolVersion": "2025-06-18", "capabilities": {{"tools": {{}}}}}}
-        result["serverInfo"] = {{"name": "s", "version": "1"}}
+        result["serverInfo"] = {{"name": {name!r}, "version": "1"}}
         send({{"id": message["id"], "result": result}})
     elif message.get("method") == "tools/call":
         call = message["id"]
