@@ -58,6 +58,10 @@ class Options(Protocol):
         ...
 
 
+_COMMAND = ": sansmcp "
+"""What precedes a command of this program in a text, and its first word."""
+
+
 class UsageError(Exception):
     """The command was used wrongly."""
 
@@ -123,13 +127,22 @@ def print_error(error: Exception) -> None:
 
 
 def print_wrapped(line: str) -> None:
-    """Print a line to stderr; at a terminal it is broken between words, if it is too long."""
+    """Print a line to stderr; at a terminal it is broken between words, if it is too long.
+
+    A command at its end stays whole: in a shell to which it is copied a line break would end it,
+    and what follows, such as a scope that a server has named, would be a command of its own.
+    """
     parts = [line]
     if sys.stderr.isatty():
         width = max(shutil.get_terminal_size().columns, 20)
-        parts = textwrap.wrap(
-            escape_controls(line), width, break_long_words=False, break_on_hyphens=False
-        ) or [""]
+        text, with_command, words = escape_controls(line).partition(_COMMAND)
+        if with_command:
+            text += ":"
+        parts = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]
+        if with_command:
+            parts.append(f"sansmcp {words}")
+            if len(parts[-2]) + 1 + len(parts[-1]) <= width:
+                parts[-2:] = [" ".join(parts[-2:])]
     for part in parts:
         print_line(part, sys.stderr)
 

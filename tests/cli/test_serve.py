@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 import shlex
 import signal
 import socket
 import subprocess
+import sys
 import urllib.error
 import urllib.request
 from collections.abc import Generator
@@ -19,6 +21,7 @@ import pytest
 
 import sansmcp
 from sansmcp_cli._advice import advice
+from sansmcp_cli._output import print_wrapped
 
 from .conftest import ADAPTERS, failed, run, run_in_process, serving, started, text_of
 
@@ -280,3 +283,26 @@ def test_no_part_of_a_url_acts_in_the_shell_to_which_the_advice_is_copied() -> N
     (sentence,) = advice(lacking)
     words = shlex.split(sentence.partition("with: ")[2])
     assert words == ["sansmcp", "login", "--scope", "a", "--scope", "$(reboot)", url]
+
+
+class _Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("width", range(20, 200, 7))
+def test_no_line_break_ends_a_command_that_is_copied_to_a_shell(
+    width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scopes = ("x" * 26, "npx", "q", "/" * 90 + "usr/bin/reboot")
+    lacking = sansmcp.AuthorizationFailed(
+        "Further scopes", reason="insufficient_scope", url="http://h/mcp", scopes=scopes
+    )
+    (sentence,) = advice(lacking)
+    shown = _Terminal()
+    monkeypatch.setattr(sys, "stderr", shown)
+    monkeypatch.setenv("COLUMNS", str(width))
+    print_wrapped(f"sansmcp: {sentence}")
+    command = f"sansmcp login {' '.join(f'--scope {each}' for each in scopes)} http://h/mcp\n"
+    assert shown.getvalue().endswith(command)
+    assert " ".join(shown.getvalue().split()) == f"sansmcp: {sentence}"
