@@ -217,7 +217,9 @@ class Made:
     """How many messages had come of it when its connection was lost last."""
     made_at: float = attrs.field(default=0.0, kw_only=True)
     task_id: str | None = None
-    """The id of its task, once the client has it."""
+    """The id of its task, once the client has it; None again if the call is made again."""
+    lost_task: bool = False
+    """Whether its task has died with an instance, so that the call was made again."""
     is_told_of_end: bool = False
     """Whether it listens to a task, and was told that it has ended."""
 
@@ -530,12 +532,11 @@ class Customer(Host):
 
     def _task_changed(self, made: Made, event: TaskUpdated) -> None:
         if made.task_id is None:
+            if made.lost_task:
+                self.world.reach("task whose instance has died begun anew")
             self.world.tasks.has_handle(self, made, event.task_id)
         elif made.task_id != event.task_id:
-            if not (made.errand.is_safe and self.world.tasks.has_died(made.task_id)):
-                self.world.fail("isolation", f"{made.errand.name} has two tasks")
-            self.world.reach("task whose instance has died begun anew")
-            self.world.tasks.has_handle(self, made, event.task_id)
+            self.world.fail("isolation", f"{made.errand.name} has two tasks")
 
     def _check_failure(self, made: Made, error: CallError) -> None:
         if made.task_id is not None:
@@ -782,6 +783,7 @@ class Customer(Host):
             made = self.calls[event.call]
             self._finds_no_room(event.reason)
             made.is_told_of_end = False  # a new subscription tells it again
+            self.world.tasks.may_begin_anew(made, event.reason)
             if made.task_id is not None:
                 self.world.reach("task asked for again")
             self._check_reconnecting(made, event)

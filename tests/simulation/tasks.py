@@ -16,6 +16,7 @@ from sansmcp import Entry, JsonRpcError, ServerCall, StreamKey
 from sansmcp.app import TaskRule
 from sansmcp.errors import CallError, RequestTimeout, TaskCancelled, TaskLost
 from sansmcp.meta_keys import LISTEN
+from sansmcp.server import refusals
 from sansmcp.server.modern.task_operation import task_key
 from sansmcp.server.modern.task_record import TaskRecord
 from sansmcp.tasks import CANCEL, CANCELLED, COMPLETED, FAILED, GET, TASK_IDS, WORKING
@@ -35,6 +36,8 @@ _NOTICED = 8.0
 CUTS = ("cut", "refused", "silence", "kill", "stop", "stall", "hiccup")
 """What may keep a client from reaching any server."""
 _LOST = "instance_lost"
+_DIED = refusals.TASK_LOST().reply.message
+"""In the reason for which a call is made again whose task has died."""
 _RESTARTS = 3
 """How often a handler is entered again that saves nothing."""
 
@@ -253,7 +256,17 @@ class Tasks:
 
     # What clients know
 
-    def has_died(self, task_id: str) -> bool:
+    def may_begin_anew(self, made: Made, reason: str) -> None:
+        """A call is sent again for a reason. If its task has died, it has none from now on.
+
+        A safe call whose task died with its instance is made again. Until it has the handle of the
+        next task, it is like a call that has none, and may end as one.
+        """
+        is_own = made.task_id is not None and not made.errand.subject and made.errand.is_safe
+        if is_own and _DIED in reason and self._has_died(str(made.task_id)):
+            made.task_id, made.lost_task = None, True
+
+    def _has_died(self, task_id: str) -> bool:
         """Whether a task has failed because its instance has died; the store may have lost that."""
         task = self._tasks[self._known[task_id]]
         return task.is_lost or (task.last.status == FAILED and _reason_of(task.last) == _LOST)
@@ -262,7 +275,8 @@ class Tasks:
         """A client has the handle of a task, which the store must have then."""
         world, errand = self._world, made.errand
         key = task_key(errand.principal if world.authentication else "", task_id)
-        is_first, made.task_id = made.task_id is None, task_id
+        is_first = made.task_id is None and not made.lost_task
+        made.task_id = task_id
         if key not in self._tasks:
             world.fail("stored first", f"{customer.name} is told of {key} before it is stored")
         if task_id not in self._known:
@@ -431,11 +445,7 @@ class Tasks:
                 if not task.cancelled_by:
                     world.fail("handles", f"{name} is cancelled by nobody")
             case RequestTimeout():
-                # A safe call whose task died with its instance is made again. Until it has the
-                # handle of the next task, it is like a call that has none.
-                is_again = made.errand.is_safe and self.has_died(str(made.task_id))
-                again = ("silence", "kill") if is_again else ()
-                customer.needs(f"{name} failed: {error!r}", "impatient", "unanswered", *again)
+                customer.needs(f"{name} failed: {error!r}", "impatient", "unanswered")
                 if not made.errand.subject:
                     self.wants_end(made.task_id, f"the timeout of {name}")
             case _:
