@@ -114,11 +114,16 @@ class Tasks:
     def may_be_gone(self, task_id: str) -> bool:
         """Whether a task may be unknown to the store: it has lost it, or has kept it long enough.
 
-        One whose handler runs is kept.
+        One whose handler runs is kept: its instance stores it again. When that has died, its last
+        state is kept as long as any entry. Whether others notice the death soon enough after they
+        have read the task is looked at by ``was_read()``.
         """
         world, task = self._world, self._tasks[self._known[task_id]]
-        kept_until = task.states[-1].at + world.limits.max_stored_age / 2
-        is_old = task.last.status != WORKING and world.clock.now >= kept_until
+        runs_it = world.instance_of(task.last.writer)
+        is_working = task.last.status == WORKING
+        is_kept = is_working and (runs_it is None or runs_it.is_alive)
+        age = world.limits.max_stored_age / (1 if is_working else 2)
+        is_old = not is_kept and world.clock.now >= task.states[-1].at + age
         return task.is_lost or is_old or "small store" in world.features
 
     def rule_of(self, call: ServerCall) -> TaskRule:
