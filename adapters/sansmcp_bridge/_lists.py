@@ -423,7 +423,7 @@ class MergedList:
         pages: dict[str, list[str]] = {}
         for each in tools.values():
             page = _page_of(each.fields)
-            if isinstance(page, str) and len(page) <= self._owner.core.limits.max_uri_length:
+            if page is not None and len(page) <= self._owner.core.limits.max_uri_length:
                 pages.setdefault(each.link.upstream.name, []).append(page)
         uris = self._owner.uris
         uris.assign(pages)
@@ -480,10 +480,11 @@ class MergedList:
         return list(reading.items.values())
 
 
-def _page_of(tool: Mapping[str, Any]) -> Any:
+def _page_of(tool: Mapping[str, Any]) -> str | None:
     """Return the URI of the resource that shows the results of a tool; None without one."""
     meta = json.as_object(tool.get("_meta")) or {}
-    return (json.as_object(meta.get("ui")) or {}).get("resourceUri", meta.get("ui/resourceUri"))
+    page = (json.as_object(meta.get("ui")) or {}).get("resourceUri", meta.get("ui/resourceUri"))
+    return page if isinstance(page, str) else None  # no schema says what is in _meta
 
 
 def _without_page(tool: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -38,7 +38,7 @@ class Changing:
         lists: dict[str, Any] = {"tools": {}, "resources": {}, "prompts": {}}
         self.app = sansmcp.App(name, capabilities={**lists, "extensions": {EXTENSION: {}}})
         self.tools: list[Any] = list(tools)
-        self.pages: dict[str, str] = {}
+        self.pages: dict[str, Any] = {}
         """By tool: the resource by which it is shown."""
         self.skills: list[str] = []
         self.files: list[str] = []
@@ -336,6 +336,19 @@ def test_a_tool_that_is_shown_by_the_page_of_another_server_loses_it() -> None:
             own = {"ui": {"resourceUri": "ui://own"}, "ui/resourceUri": "ui://own"}
             assert metas == [{"ui": {}}, own]
             assert await read_from(client, "ui://page") == "evil"
+
+    bridged_pair(use, good, evil)
+
+
+@pytest.mark.parametrize("value", [[], {}, ["ui://own"], {"a": 1}, 1, True, None], ids=str)
+def test_a_page_that_is_no_uri_takes_no_list_along(value: Any) -> None:
+    good, evil = Changing("good", "pay"), Changing("evil", "see")
+    evil.pages = {"see": value}
+
+    async def use(bridge: Bridge, _: Any) -> None:
+        async with sansmcp_asyncio.connect(bridge.url) as client:
+            names = [each["name"] for each in (await client.list_tools())["tools"]]
+            assert sorted(names) == ["pay", "see"]
 
     bridged_pair(use, good, evil)
 
