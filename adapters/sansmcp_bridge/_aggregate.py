@@ -60,19 +60,25 @@ class AggregateOwner(ListOwner, Protocol):
 _CAPABILITIES = ("tools", "prompts", "resources", "completions", "logging")
 """Those whose requests are routed."""
 
+_FLAGS = ("listChanged", "subscribe")
+"""What a capability can have, at each revision."""
+
+_MAX_INSTRUCTIONS = 64 * 1024
+"""Characters of the instructions of one server. All are in one message, which clients bound."""
+
 
 def merged(connected: Mapping[str, Connected]) -> Connected:
     """Return what a server with all that these offer reports to its clients.
 
     What a server says reaches them in a form that it cannot break: of capabilities the flags that
-    are true, and of its instructions lines that look like none of another server.
+    are true, and of its instructions the beginning, in lines that look like none of another server.
     """
     capabilities: dict[str, Any] = {}
     for each in connected.values():
         for name in _CAPABILITIES:
             if name in each.capabilities:
                 members = json.as_object(each.capabilities[name]) or {}
-                flags = {key: True for key, flag in members.items() if flag is True}
+                flags = {key: True for key in _FLAGS if members.get(key) is True}
                 capabilities.setdefault(name, {}).update(flags)
     offers = [
         json.as_object(each.capabilities.get("extensions")) or {} for each in connected.values()
@@ -82,7 +88,7 @@ def merged(connected: Mapping[str, Connected]) -> Connected:
         reads = any(each.get("directoryRead") is True for each in skills)
         capabilities["extensions"] = {EXTENSION: {"directoryRead": True} if reads else {}}
     texts = [
-        f"{name}: {_indented(each.instructions)}"
+        f"{name}: {_indented(_beginning(each.instructions))}"
         for name, each in connected.items()
         if each.instructions
     ]
@@ -92,6 +98,12 @@ def merged(connected: Mapping[str, Connected]) -> Connected:
         capabilities=capabilities,
         instructions="\n\n".join(texts) or None,
     )
+
+
+def _beginning(text: str) -> str:
+    if len(text) <= _MAX_INSTRUCTIONS:
+        return text
+    return f"{text[:_MAX_INSTRUCTIONS]}\n(The bridge has left out the rest.)"
 
 
 def _indented(text: str) -> str:

@@ -919,6 +919,16 @@ def test_no_server_speaks_in_the_name_of_another() -> None:
     ]
 
 
+def test_what_a_server_says_of_itself_keeps_no_client_from_connecting() -> None:
+    names = {f"f{number}": True for number in range(100_000)}
+    evil = _connected({"tools": {**names, "listChanged": True}}, "x\n" * 9_000_000)
+    found = _aggregate.merged({"evil": evil, "bank": _connected(instructions="Use pay.")})
+    assert found.capabilities == {"tools": {"listChanged": True}}
+    assert found.instructions is not None
+    assert found.instructions.endswith("\n  (The bridge has left out the rest.)\n\nbank: Use pay.")
+    assert len(found.instructions) < 200_000
+
+
 def _connected(
     capabilities: Mapping[str, Any] | None = None, instructions: str | None = None
 ) -> Connected:
