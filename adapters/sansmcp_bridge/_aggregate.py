@@ -10,7 +10,14 @@ import attrs
 
 import sansmcp
 from sansmcp.codecs import json
-from sansmcp.events import CallCancelled, CallReceived, Connected, ListenReceived, ServerEvent
+from sansmcp.events import (
+    CallCancelled,
+    CallReceived,
+    ClientNotified,
+    Connected,
+    ListenReceived,
+    ServerEvent,
+)
 from sansmcp.messages import Params
 from sansmcp.relay import ToolFilter
 from sansmcp.skills import EXTENSION, GET, LIST, READ_DIRECTORY
@@ -131,6 +138,10 @@ class Aggregate:
             self._route(event.call)
         elif isinstance(event, ListenReceived):  # all servers are asked; none knows all resources
             event.request.acknowledge(event.request.uris, now=self._bridge.now())
+        elif isinstance(event, ClientNotified) and not event.notification.method.startswith(
+            "notifications/"
+        ):  # for whom it is, nothing says
+            self._bridge.log(f"{event.notification.method[:100]!r} of a client is lost")
         else:
             if isinstance(event, CallCancelled) and event.call.driver is not None:
                 event.call.driver.cancel()  # it may wait for a list

@@ -182,6 +182,10 @@ class Relay:
     def _client_notified(self, peer: Peer, notification: Notification, now: float) -> str | None:
         """Pass on a notification of a client. Returns a text for a log if it is lost.
 
+        A request without its id is none: a server that looks at the method alone would run it, also
+        a tool that is left out. Notifications of the protocol begin with ``notifications/``, other
+        ones with a domain.
+
         A key is valid at one server only. Progress belongs to a question, and comes from the client
         that was asked: that of another one would keep the question open, and mislead the server.
         """
@@ -190,6 +194,9 @@ class Relay:
             params = self._questions.reported(peer, params or {})
         if method == CANCEL_BY_KEY or (method == _PROGRESS and params is None):
             return None
+        first = method.partition("/")[0]
+        if first != "notifications" and "." not in first:
+            return f"{method[:100]!r} of a client is lost: it has no id, and is no notification"
         try:
             self._upstream.client.notify(method, given(params), now=now)
         except LocalProtocolError as error:

@@ -124,6 +124,34 @@ def test_a_denied_tool_is_left_out_under_each_name() -> None:
     assert not evil.seen["tools/call"]
 
 
+@pytest.mark.parametrize("version", [OLD, NEW])
+def test_what_names_no_server_and_has_no_id_reaches_none(version: str) -> None:
+    good, evil = Changing("good", "read"), Changing("evil", "steal")
+    told: list[str] = []
+    for each in (good, evil):
+
+        @each.app.on_notification()
+        def note(peer: sansmcp.Peer, notification: sansmcp.Notification) -> None:
+            told.append(notification.method)
+
+    async def use(bridge: Bridge, _: Any) -> None:
+        async with sansmcp_asyncio.connect(bridge.url, versions=(version,)) as client:
+            for name in ("read", "steal"):
+                await client.call_tool(name)
+            for method in ("tools/call", "com.example/told", "notifications/x"):
+                await client.notify(method, {"name": "read"})
+
+            async def told_twice() -> None:
+                while len(told) < 2:
+                    await asyncio.sleep(0.01)
+
+            await asyncio.wait_for(told_twice(), PATIENCE)
+            await client.call_tool("read")
+            assert told == ["notifications/x"] * 2
+
+    bridged_pair(use, good, evil)
+
+
 def test_an_allowed_tool_is_so_under_each_name() -> None:
     async def use(bridge: Bridge, _: Any) -> None:
         async with sansmcp_asyncio.connect(bridge.url) as client:

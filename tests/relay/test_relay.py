@@ -700,6 +700,19 @@ def test_notifications_of_the_client() -> None:
     assert told == Notification("com.example/told", {"a": 1})
 
 
+@pytest.mark.parametrize("method", ["tools/call", "initialize", "exit", "x/y", "tasks/cancel", ""])
+def test_a_request_without_its_id_is_not_passed_on(method: str) -> None:
+    """A server that looks at the method alone would run a tool, also one that is left out."""
+    bench = Bench(OLD, OLD)
+    bench.client.notify("com.example/told", {"a": 1}, now=bench.now)
+    bench.client.notify(method, {"name": "delete_file"}, now=bench.now)
+    bench.client.notify("notifications/roots/list_changed", now=bench.now)
+    bench.run()
+    told = bench.take_all(bench.up.server_events, ClientNotified)
+    methods = [event.notification.method for event in told]
+    assert methods == ["com.example/told", "notifications/roots/list_changed"]
+
+
 def test_progress_is_that_of_what_the_client_was_asked() -> None:
     """Any other client of a shared session could keep a question open, and mislead the server."""
     bench = Bench(OLD, OLD_HTTP)
