@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import attrs
 
 import sansmcp
+from sansmcp.codecs import json
 from sansmcp.events import (
     AuthorizationNeeded,
     CallCancelled,
@@ -47,6 +48,9 @@ _LASTED = 1.0
 
 _MAX_WAITING = 1000
 """Calls and notifications that wait for a connection, before a notification is dropped."""
+
+_MAX_WAITING_BYTES = 1024 * 1024
+"""The same, in bytes of the parameters of notifications."""
 
 _ENDED = "the session has ended"
 
@@ -256,6 +260,7 @@ class Link:
         """What to do when the connection is open, or has failed for a reason. The keys are calls of
         clients, which may be cancelled meanwhile, or objects that stand for nothing.
         """
+        self._waiting_bytes = 0
         self._is_connecting = False
         self._is_closed = False
         self._connection: Task | None = None
@@ -390,13 +395,30 @@ class Link:
         match event:
             case CallReceived(call):
                 self.relay_call(call, call.request.params)
-            case ClientNotified() if len(self._waiting) < _MAX_WAITING:
-                self.when_connected(lambda why: self._relay_event(event))
+            case ClientNotified() if self.client is None:
+                self._notify_later(event)
             case CallCancelled(call):
                 self._waiting.pop(call, None)
                 self._relay_event(event)
             case _:
                 self._relay_event(event)
+
+    def _notify_later(self, event: ClientNotified) -> None:
+        """Relay a notification when the upstream server is connected, unless too much waits."""
+        try:
+            size = len(json.encode(event.notification.params))
+        except sansmcp.LocalProtocolError:  # NaN, which no server would get
+            size = _MAX_WAITING_BYTES + 1
+        if len(self._waiting) >= _MAX_WAITING or self._waiting_bytes + size > _MAX_WAITING_BYTES:
+            self.bridge.log(f"{self.upstream.name}: {event.notification.method[:100]!r} is lost")
+            return
+        self._waiting_bytes += size
+
+        def relay(why: str | None) -> None:
+            self._waiting_bytes -= size
+            self._relay_event(event)
+
+        self.when_connected(relay)
 
     def relay_call(self, call: sansmcp.ServerCall, params: Params | None) -> None:
         """Relay a call with these parameters, as soon as the upstream server is connected."""

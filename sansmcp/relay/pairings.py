@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from itertools import count
+from itertools import count, islice
 
 import attrs
 
 from ..messages import Params, Request
 from ..server_call import Peer, ServerCall, Session
 from ..shares import Shares
+
+_MOST_POSSIBLE = 64
+"""Calls to which a message may belong that names none: it costs as much however many run."""
 
 
 @attrs.define(eq=False)
@@ -133,14 +136,16 @@ class Pairings:
         without an event id makes its call again, and never reads the stream of the first one.
 
         Returns:
-            The calls; none if the upstream server may also be working for another client, whose
-            call it was told to stop.
+            The calls, at most the 64 latest; none if the upstream server may also be working for
+            another client, whose call it was told to stop.
         """
-        clients = {pairing.client for pairing in self._by_handle.values()}
+        if self._working.owners > 1:
+            return ()
+        latest = list(islice(reversed(self._by_handle.values()), _MOST_POSSIBLE))
+        clients = {pairing.client for pairing in latest}
         clients.update(client for client, until in self._left.items() if until > now)
         if len(clients) != 1:
             return ()
-        latest = reversed(self._by_handle.values())
         return sorted(latest, key=lambda pairing: not pairing.call.is_connected)
 
 

@@ -16,6 +16,9 @@ _MAX_NAME = 1000
 _MAX_SCHEMAS = 1000
 """Tools with arguments in HTTP headers of which the schemas are kept, the newest."""
 
+_MAX_SCHEMA = 64 * 1024
+"""Bytes of one of them as JSON. The headers of a tool with a larger one are not checked here."""
+
 
 @attrs.frozen
 class ToolFilter:
@@ -113,7 +116,7 @@ def learn_schemas(schemas: dict[str, Mapping[str, Any]], result: Any) -> None:
         except ValueError:  # clients leave such a tool out
             is_mirrored = False
         schemas.pop(str(name), None)
-        if schema is not None and is_mirrored:
+        if schema is not None and is_mirrored and len(json.encode(schema)) <= _MAX_SCHEMA:
             schemas[str(name)] = schema
     while len(schemas) > _MAX_SCHEMAS:
         del schemas[next(iter(schemas))]

@@ -1133,3 +1133,43 @@ def test_a_server_that_opens_no_further_connection_holds_up_no_other(
 
     run(main())
     assert "evil is left out of tools/list: evil: it is not connected yet" in lines
+
+
+def test_notifications_that_wait_for_a_connection_are_bounded_in_bytes() -> None:
+    evil, gate, told = Changing("evil", "other"), asyncio.Event(), list[str]()
+    lines: list[str] = []
+
+    async def authenticate(head: Any, connection: Any) -> str:
+        await gate.wait()
+        return "user"
+
+    @evil.app.on_notification("notifications/x")
+    def note(peer: sansmcp.Peer, notification: sansmcp.Notification) -> None:
+        told.append(notification.method)
+
+    async def main() -> None:
+        gate.set()
+        async with AsyncExitStack() as stack:
+            enter = stack.enter_async_context
+            one = await enter(
+                sansmcp_asyncio.serve(evil.app, http=LOCAL, authenticate=authenticate)
+            )
+            bridge = await enter(
+                open_bridge([Upstream("evil", one.url)], http=LOCAL, log=lines.append)
+            )
+            gate.clear()
+            client = await enter(sansmcp_asyncio.connect(bridge.url, versions=(OLD,)))
+            for _ in range(5):
+                await client.notify("notifications/x", {"data": "x" * 300_000})
+
+            async def lost() -> None:
+                while not any("is lost" in line for line in lines):
+                    await asyncio.sleep(0.01)
+
+            await asyncio.wait_for(lost(), PATIENCE)
+            gate.set()
+            assert await text_of(client, "other") == "evil: other"
+
+    run(main())
+    assert len(told) == 3
+    assert sum("is lost" in line for line in lines) == 2

@@ -51,6 +51,7 @@ from sansmcp.reclaim import CANCEL as CANCEL_BY_KEY
 from sansmcp.reclaim import EXTENSION as KEY_OF_CALL
 from sansmcp.relay import Relay, ToolFilter, relay_app
 from sansmcp.relay.ends import Audience
+from sansmcp.relay.pairings import Pairing
 from sansmcp.server_call import Peer, ServerCall
 from sansmcp.tasks import EXTENSION
 
@@ -237,6 +238,17 @@ def test_few_schemas_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     schema_of = bench.down.server.app.input_schema
     assert schema_of is not None
     assert [schema_of(each) is not None for each in "abc"] == [False, True, True]
+
+
+def test_a_large_schema_is_not_kept() -> None:
+    bench = Bench(NEW_HTTP, NEW_HTTP, offered={"tools": {}})
+    large = {**MIRRORED, "description": "x" * 100_000}
+    bench.call("tools/list", {})
+    tools = [{"name": "a", "inputSchema": MIRRORED}, {"name": "b", "inputSchema": large}]
+    bench.respond(bench.arrived(), {"tools": tools})
+    schema_of = bench.down.server.app.input_schema
+    assert schema_of is not None
+    assert [schema_of(each) is not None for each in "ab"] == [True, False]
 
 
 # Keys of calls
@@ -578,6 +590,27 @@ def test_a_question_that_names_no_call_reaches_none_of_several_clients() -> None
     bench.respond(calls[0], {})
     ask(bench, calls[1])
     assert not refused(bench)
+
+
+@pytest.mark.parametrize("down", [OLD, NEW_HTTP], ids=str)
+def test_what_names_no_call_costs_as_much_however_many_calls_run(
+    down: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked_at = 0
+    client: Any = vars(Pairing)["client"]
+
+    def counted(pairing: Pairing) -> Any:
+        nonlocal looked_at
+        looked_at += 1
+        return client.__get__(pairing)
+
+    bench = Bench(down, OLD)
+    calls = [begun(bench, timeout=5000) for _ in range(100)]
+    monkeypatch.setattr(Pairing, "client", property(counted))
+    for _ in range(10):
+        ask(bench, calls[0])
+        bench.take_all(bench.down.events, ServerRequestReceived)
+    assert looked_at <= 10 * 64
 
 
 def test_input_for_a_call_of_an_earlier_process_goes_to_no_other_call() -> None:
