@@ -55,7 +55,7 @@ class AsyncioProcess(ChildProcess, asyncio.SubprocessProtocol):
         self._has_input = True
         self._is_full = False
         """True if the client takes no output at present."""
-        self._is_behind = False
+        self.is_behind = False
         """True if the process has to read its input first."""
 
     def start(self, command: tuple[str, ...]) -> None:
@@ -107,7 +107,7 @@ class AsyncioProcess(ChildProcess, asyncio.SubprocessProtocol):
         elif self._has_input and not _stdin(self._transport).is_closing():
             # uvloop raises RuntimeError otherwise, and closes before it calls pipe_connection_lost.
             _stdin(self._transport).write(data)
-            if not self._is_behind:
+            if not self.is_behind:
                 self._look_at_input()
 
     def _look_at_input(self) -> None:
@@ -117,8 +117,8 @@ class AsyncioProcess(ChildProcess, asyncio.SubprocessProtocol):
         assert self._transport is not None, "something was written to it"
         unread = _stdin(self._transport).get_write_buffer_size()
         is_behind = unread > self.max_unread
-        if is_behind is not self._is_behind:
-            self._is_behind = is_behind
+        if is_behind is not self.is_behind:
+            self.is_behind = is_behind
             self._pause()
         if is_behind:
             asyncio.get_running_loop().call_later(_LOOK_INTERVAL, self._look_at_input)
@@ -131,7 +131,7 @@ class AsyncioProcess(ChildProcess, asyncio.SubprocessProtocol):
     def _pause(self) -> None:
         if self._transport is not None:
             stdout = _stdout(self._transport)
-            if self._is_full or self._is_behind:
+            if self._is_full or self.is_behind:
                 stdout.pause_reading()
             else:
                 stdout.resume_reading()

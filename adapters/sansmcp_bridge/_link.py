@@ -183,6 +183,12 @@ class UpstreamDriver(ClientDriver):
         must_wait = link is not None and link.must_wait and not self._pending_calls
         return super().is_paused or must_wait
 
+    @property
+    def is_behind(self) -> bool:
+        """True if the server is a process that has much of its input left to read."""
+        child = self._process.child
+        return child is not None and child.is_behind
+
     def handle_event(self, event: ClientEvent) -> None:
         match event:
             case AuthorizationNeeded():
@@ -280,6 +286,10 @@ class Link:
     def is_busy(self) -> bool:
         """True if several calls are running."""
         return self._relay is not None and self._relay.running > 1
+
+    @property
+    def _is_behind(self) -> bool:
+        return self.client is not None and self.client.is_behind
 
     @property
     def relay(self) -> Relay | None:
@@ -397,6 +407,8 @@ class Link:
                 self.relay_call(call, call.request.params)
             case ClientNotified() if self.client is None:
                 self._notify_later(event)
+            case ClientNotified(_, notification) if self._is_behind:
+                self._log_lost(f"{self.upstream.name}: {notification.method[:100]!r} is lost")
             case CallCancelled(call):
                 self._waiting.pop(call, None)
                 self._relay_event(event)
@@ -410,7 +422,7 @@ class Link:
         except sansmcp.LocalProtocolError:  # NaN, which no server would get
             size = _MAX_WAITING_BYTES + 1
         if len(self._waiting) >= _MAX_WAITING or self._waiting_bytes + size > _MAX_WAITING_BYTES:
-            self.bridge.log(f"{self.upstream.name}: {event.notification.method[:100]!r} is lost")
+            self._log_lost(f"{self.upstream.name}: {event.notification.method[:100]!r} is lost")
             return
         self._waiting_bytes += size
 
@@ -428,6 +440,8 @@ class Link:
             if why is not None:
                 text = f"The upstream server cannot be reached: {why}"
                 call.respond_exception(sansmcp.JsonRpcError(-32603, text), now=now)
+            elif self._is_behind:
+                call.refuse_busy(now=now)
             elif call.is_running:
                 assert self._relay is not None
                 self._relay.relay_call(call, params, now=now)

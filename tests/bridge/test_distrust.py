@@ -24,6 +24,7 @@ from sansmcp.relay import ToolFilter
 from sansmcp.server.calls import RunningCall
 from sansmcp.skills import EXTENSION
 from sansmcp_asyncio import Call
+from sansmcp_asyncio._process import AsyncioProcess
 from sansmcp_bridge import Bridge, Upstream, _aggregate, _lists, _uris, open_bridge
 from sansmcp_bridge._templates import literal_length
 
@@ -1173,3 +1174,43 @@ def test_notifications_that_wait_for_a_connection_are_bounded_in_bytes() -> None
     run(main())
     assert len(told) == 3
     assert sum("is lost" in line for line in lines) == 2
+
+
+DEAF = """
+import json, sys, time
+for line in sys.stdin:
+    message = json.loads(line)
+    if message["method"] == "initialize":
+        result = {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}}
+        result["serverInfo"] = {"name": "deaf", "version": "1"}
+        print(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}), flush=True)
+    elif message["method"] == "notifications/initialized":
+        time.sleep(600)
+"""
+
+
+def test_what_waits_for_a_process_that_does_not_read_is_bounded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(AsyncioProcess, "max_unread", 1_000_000)
+    lines: list[str] = []
+
+    async def main() -> None:
+        upstream = Upstream("deaf", [sys.executable, "-c", DEAF], {"versions": (OLD,)})
+        async with AsyncExitStack() as stack:
+            enter = stack.enter_async_context
+            bridge = await enter(open_bridge([upstream], http=LOCAL, log=lines.append))
+            client = await enter(sansmcp_asyncio.connect(bridge.url, versions=(OLD,)))
+
+            async def send_until_lost() -> int:
+                number = 0
+                while not any("is lost" in line for line in lines):
+                    await client.notify("notifications/x", {"data": "x" * 300_000})
+                    number += 1
+                return number
+
+            assert await asyncio.wait_for(send_until_lost(), PATIENCE) < 30
+            with pytest.raises(JsonRpcError, match="Too many calls"):
+                await client.call_tool("x", timeout=1.0)
+
+    run(main())
