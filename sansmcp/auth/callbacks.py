@@ -11,7 +11,7 @@ Code Protection.
 from __future__ import annotations
 
 import hmac
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import attrs
 
@@ -56,12 +56,17 @@ def answer_browser(received: bytes, redirect_uri: str, login_url: str) -> Reply 
 
 
 def is_answer(login_url: str, redirect: str) -> bool:
-    """Return whether a redirect has the ``state`` of a login."""
+    """Return whether a redirect has the ``state`` of a login.
+
+    The last one counts in both. That of the client stands behind the query of the endpoint, and
+    whoever reads the redirect takes the last one, too.
+    """
     wanted, given = (
-        parse_qs(urlsplit(url).query).get("state", [""]) for url in (login_url, redirect)
+        dict(parse_qsl(urlsplit(url).query, keep_blank_values=True)).get("state", "")
+        for url in (login_url, redirect)
     )
-    return wanted != [""] and hmac.compare_digest(
-        wanted[0].encode("utf-8", "replace"), given[0].encode("utf-8", "replace")
+    return wanted != "" and hmac.compare_digest(
+        wanted.encode("utf-8", "replace"), given.encode("utf-8", "replace")
     )
 
 

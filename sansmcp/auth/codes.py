@@ -23,7 +23,7 @@ from ..types import hide_secrets, redact
 from .clients import OAuthClient
 from .http import cut, shown_url
 from .metadata import AuthorizationServer
-from .urls import is_safe
+from .urls import is_safe, parameter_among
 
 RANDOM_BYTES = 32
 """The random bytes of a verifier, and of a state."""
@@ -74,6 +74,9 @@ def authorization_request(
         scopes: those to request; empty for none.
         extra: further parameters; they do not replace those of the protocol.
         random: twice :data:`RANDOM_BYTES` random bytes.
+
+    Raises:
+        AuthorizationFailed: the endpoint cannot be opened, or has one of ``extra`` in its query.
     """
     endpoint = server.authorization_endpoint or ""
     verifier = random_text(random[:RANDOM_BYTES])
@@ -90,11 +93,20 @@ def authorization_request(
         parameters["resource"] = resource
     if scopes:
         parameters["scope"] = " ".join(scopes)
-    separator = "&" if urlsplit(endpoint).query else "?"
+    separator = "&" if "?" in endpoint else "?"
     url = endpoint + separator + urlencode({**extra, **parameters})
     if not is_safe(url):
         raise AuthorizationFailed(
             f"Authorization failed: the authorization URL is not https: {shown_url(endpoint)!r}",
+            reason="unsafe_url",
+            url=endpoint,
+        )
+    repeated = parameter_among(extra, endpoint)
+    if repeated is not None:
+        raise AuthorizationFailed(
+            f"Authorization failed: the authorization server has {cut(repeated)!r} in the query of "
+            f"its authorization_endpoint, and extra of the settings has it, too: "
+            f"{shown_url(endpoint)!r}",
             reason="unsafe_url",
             url=endpoint,
         )

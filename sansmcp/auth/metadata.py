@@ -17,12 +17,33 @@ from urllib.parse import urlsplit
 import attrs
 
 from ..codecs.headers import Headers
-from .http import AuthRequest, AuthResponse, cut, string_in, strings_in
+from .http import AuthRequest, AuthResponse, cut, shown_url, string_in, strings_in
 from .scopes import union
-from .urls import MAX_CHARS, covers, default_server_urls, is_usable, origin_of
+from .urls import MAX_CHARS, covers, default_server_urls, is_usable, origin_of, parameter_among
 
 _MAX_SERVERS = 20
 """The entries of ``authorization_servers`` that are read."""
+
+_OF_CLIENT = "client_id client_secret client_assertion client_assertion_type"
+_RESERVED = {
+    "authorization_endpoint": (
+        "response_type response_mode client_id redirect_uri scope state nonce code_challenge "
+        "code_challenge_method dpop_jkt resource audience authorization_details claims request "
+        "request_uri registration"
+    ),
+    "token_endpoint": (
+        f"{_OF_CLIENT} grant_type code code_verifier redirect_uri refresh_token assertion "
+        "requested_token_type subject_token subject_token_type actor_token actor_token_type scope "
+        "resource audience authorization_details"
+    ),
+    "revocation_endpoint": f"{_OF_CLIENT} token token_type_hint",
+}
+"""The parameters that only the client may send to an endpoint: they say who wants what.
+
+In the query of the endpoint they would get into the client's own request: a further ``resource``, a
+``request`` that replaces all others, or a ``scope`` that the client never asked for. A registration
+has no parameters.
+"""
 
 
 def metadata_request(step: str, url: str, *, version: str | None = None) -> AuthRequest:
@@ -235,10 +256,23 @@ def _check_code_support(
 
 
 def _endpoint(response: AuthResponse, document: dict[str, Any], name: str) -> str | None:
-    """Return the URL of an endpoint; its origin may be another than the issuer's."""
+    """Return the URL of an endpoint; its origin may be another than the issuer's.
+
+    It may have a query, which requests keep (RFC 6749, 3.1), unless that speaks for the client.
+    """
     url = string_in(document, name)
-    if url is not None and not is_usable(url):
+    if url is None:
+        return None
+    if not is_usable(url):
         what = f"has a {name} that is not https, or too long: {cut(url)!r}"
+        raise response.failed(what, "unsafe_url")
+    reserved = _RESERVED.get(name)
+    parameter = None if reserved is None else parameter_among(reserved.split(), url)
+    if parameter is not None:
+        what = (
+            f"has the parameter {cut(parameter)!r} in the query of its {name}, which only the "
+            f"client may send: {shown_url(url)!r}"
+        )
         raise response.failed(what, "unsafe_url")
     return url
 

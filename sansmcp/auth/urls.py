@@ -9,13 +9,16 @@ basic/authorization/authorization-server-discovery.
 
 from __future__ import annotations
 
-from urllib.parse import SplitResult, urlsplit
+import re
+from collections.abc import Iterable
+from urllib.parse import SplitResult, unquote_plus, urlsplit
 
 _RESOURCE = "/.well-known/oauth-protected-resource"
 _SERVER = "/.well-known/oauth-authorization-server"
 _OPENID = "/.well-known/openid-configuration"
 _PORTS = {"http": 80, "https": 443}
 _LOOPBACK_NAMES = ("localhost", "::1")
+_PARAMETER_NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 MAX_CHARS = 4096
 """The characters of a URL, or of the id of a client, that a peer may name."""
@@ -76,6 +79,24 @@ def is_usable(url: str) -> bool:
     return len(url) <= MAX_CHARS and is_safe(url)
 
 
+def parameter_among(names: Iterable[str], url: str) -> str | None:
+    """Return a parameter in the query of a URL that a server may take for one of ``names``.
+
+    Servers do not read names alike: some ignore case, take ``.`` for ``_``, end a name at ``[`` or
+    NUL, or separate parameters by ``;``. A name that RFC 6749 does not permit counts as one of
+    ``names``, since what a server makes of it is not known. None if there is none.
+
+    Source: RFC 6749, 3.1 and 8.2.
+    """
+    sought = {_folded(name) for name in names}
+    for pair in re.split("[&;]", urlsplit(url).query):
+        name = unquote_plus(pair.partition("=")[0])
+        is_permitted = name == "" or _PARAMETER_NAME.fullmatch(name) is not None
+        if not is_permitted or _folded(name) in sought:
+            return name
+    return None
+
+
 def is_loopback(url: str) -> bool:
     """Return whether the host of a URL is this machine: 127.0.0.0/8, ``::1`` or ``localhost``."""
     parts = _split(url)
@@ -132,6 +153,10 @@ def host_of(url: str) -> str:
 def without_query(url: str) -> str:
     """Return a URL without its query and fragment, as a DPoP proof names it."""
     return url.partition("#")[0].partition("?")[0]
+
+
+def _folded(name: str) -> str:
+    return name.lower().replace(".", "_")
 
 
 def _split(url: str) -> SplitResult | None:

@@ -57,6 +57,16 @@ def test_everything_else_is_refused(request_head: bytes) -> None:
     assert reply.data.startswith(b"HTTP/1.1 400 ")
 
 
+@pytest.mark.parametrize(
+    ("state", "is_redirect"), [("abc", True), ("x&state=abc", True), ("known", False)]
+)
+def test_the_last_state_is_that_of_the_client(state: str, is_redirect: bool) -> None:
+    """One that stands in the query of the endpoint comes first."""
+    login = "https://as.example/authorize?state=known&state=abc"
+    assert is_answer(login, f"{URI}?code=x&state={state}") is is_redirect
+    assert not is_answer(login, f"{URI}?code=x&state={state}&state=")
+
+
 @given(st.integers(0, len(head()) - 1))
 def test_an_incomplete_head_is_waited_for(length: int) -> None:
     assert answer_browser(head()[:length], URI, LOGIN) is None

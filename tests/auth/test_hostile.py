@@ -664,3 +664,117 @@ def test_an_escaped_host_is_not_opened() -> None:
     bench.refused()
     assert bench.error.reason == "unsafe_url"
     assert world.opened == []
+
+
+ADDED_TO_LOGINS = [
+    "client_id=other",
+    "redirect_uri=https://evil.example/",
+    "state=known",
+    "code_challenge=known",
+    "request=eyJ.e30.x",
+    "request_uri=urn:x",
+    "response_mode=fragment",
+    "claims={}",
+]
+ADDED_TO_ANY = [
+    "resource=https://bank.example/mcp",
+    "tenant=1&resource=https%3A%2F%2Fbank.example%2Fmcp",
+    "audience=https://bank.example/mcp",
+    "scope=bank:pay",
+    "authorization_details=[]",
+    # as lenient servers read them
+    "Resource=x",
+    "%72esource=x",
+    "%2572esource=x",
+    "tenant=1;resource=x",
+    "resource",
+    "resource[]=x",
+    "resource%5B0%5D=x",
+    "resource%00=x",
+    "+resource=x",
+    "redirect.uri=x",
+    "redirect+uri=x",
+    "re%CD%8Fsource=x",
+]
+
+
+@pytest.mark.parametrize(
+    ("name", "query"),
+    [
+        *(("authorization_endpoint", query) for query in [*ADDED_TO_LOGINS, *ADDED_TO_ANY]),
+        *(("token_endpoint", query) for query in ["code=x", "grant_type=x", *ADDED_TO_ANY]),
+        ("revocation_endpoint", "token=x"),
+    ],
+)
+def test_no_query_of_an_endpoint_speaks_for_the_client(name: str, query: str) -> None:
+    """A second ``resource`` would make the token good for another server than this one."""
+    document = {**SERVER, name: f"https://honest.example/endpoint?{query}"}
+    bench = Bench(World(documents={PRM: RESOURCE, ASM: document})).start()
+    bench.refused()
+    assert bench.error.reason == "unsafe_url"
+    assert f"in the query of its {name}, which only the client may send" in str(bench.error)
+    assert (bench.world.opened, bench.forms()) == ([], [])
+
+
+@pytest.mark.parametrize("query", ["code=the-key-of-a-cloud", "$a=b"])
+def test_a_registration_has_no_parameters_that_a_query_could_add(query: str) -> None:
+    document = {**SERVER, "registration_endpoint": f"https://as.example/register?{query}"}
+    world = World(documents={PRM: RESOURCE, ASM: document})
+    world.answers[document["registration_endpoint"]] = lambda _: (201, {"client_id": "c"})
+    bench = Bench(world).start()
+    bench.refused()
+    assert bench.header == "Bearer token-1"
+
+
+@pytest.mark.parametrize(
+    "name", ["authorization_endpoint", "token_endpoint", "registration_endpoint"]
+)
+@pytest.mark.parametrize(
+    "query",
+    ["p=b2c_signin", "tenant=1&api-version=2.0&", "", "&", "hd=h.example&prompt=login", "x"],
+)
+def test_any_other_query_of_an_endpoint_is_kept(name: str, query: str) -> None:
+    document = {**SERVER, name: f"{SERVER[name]}?{query}"}
+    world = World(documents={PRM: RESOURCE, ASM: document})
+    world.answers[document["registration_endpoint"]] = lambda _: (201, {"client_id": "c"})
+    bench = Bench(world).start()
+    bench.refused()
+    assert bench.header == "Bearer token-1"
+    assert any(url.startswith(document[name]) for url in (*world.opened, *bench.urls))
+
+
+def test_the_parameters_of_the_client_follow_the_query_of_the_endpoint() -> None:
+    for query in ("", "a=b"):
+        url = f"https://as.example/authorize?{query}"
+        document = {**SERVER, "authorization_endpoint": url}
+        bench = Bench(World(documents={PRM: RESOURCE, ASM: document})).start()
+        bench.refused()
+        assert bench.world.opened[0].startswith(f"{url}&response_type=code&")
+
+
+def test_no_query_of_an_endpoint_speaks_for_the_client_at_a_server_of_2025_03_26() -> None:
+    """All its endpoints are those of another server, which would give the token."""
+    honest = "https://honest.example"
+    document = {
+        **SERVER,
+        "issuer": "https://h.example",
+        "authorization_endpoint": f"{honest}/authorize?resource=https://bank.example/mcp",
+        "token_endpoint": f"{honest}/token",
+        "registration_endpoint": f"{honest}/register",
+    }
+    where = "https://h.example/.well-known/oauth-authorization-server"
+    bench = Bench(World(documents={where: document}), is_legacy_allowed=True).start()
+    bench.refused()
+    assert bench.error.reason == "unsafe_url"
+    assert bench.urls[-1] == where
+
+
+@pytest.mark.parametrize("name", ["prompt", "PROMPT"])
+def test_no_query_of_an_endpoint_changes_what_the_settings_add(name: str) -> None:
+    document = {**SERVER, "authorization_endpoint": f"https://as.example/authorize?{name}=none"}
+    world = World(documents={PRM: RESOURCE, ASM: document})
+    bench = Bench(world, Authorization(extra={"prompt": "consent"})).start()
+    bench.refused()
+    assert bench.error.reason == "unsafe_url"
+    assert "and extra of the settings has it, too" in str(bench.error)
+    assert world.opened == []
