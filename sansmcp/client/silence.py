@@ -110,9 +110,9 @@ class Silence:
         stream, reader = request.stream, self._http.open_exchanges[exchange].reader
         assert stream is not None
         if request.kind is Kind.RENEWAL:
-            return self.subscription_lost(self._requests.parent_of(request), _reason(stream), now)
+            return self.subscription_lost(self._requests.parent_of(request), now)
         if reader.events is None or reader.events.has_comments:
-            return self.subscription_lost(request, _reason(stream), now)
+            return self.subscription_lost(request, now)
         if request.listener is not None:
             self.restart(stream, now)
             return None
@@ -120,10 +120,18 @@ class Silence:
         request.listener = renewal.number
         return Renew(renewal)
 
-    def subscription_lost(self, call: PendingRequest, reason: str, now: float) -> Silent:
-        """Abort the connection of a subscription, which is dead."""
+    def subscription_lost(
+        self, call: PendingRequest, now: float, *, failure: str | None = None
+    ) -> Silent:
+        """Abort the connection of a silent subscription, which is dead.
+
+        ``failure``: why its renewal could not reach the server; None if there was only silence.
+        """
         assert call.stream is not None
         assert call.exchange is not None
+        reason = _reason(call.stream)
+        if failure is not None:
+            reason += f", and a second subscription failed: {failure}"
         return self._abort(call.stream, call.exchange, reason, now)
 
     def renewed(self, renewal: PendingRequest) -> PendingRequest:

@@ -245,9 +245,9 @@ class HttpRequests:
                 assert_never(impossible)
         return None
 
-    def subscription_lost(self, call: PendingRequest, reason: str, now: float) -> None:
+    def subscription_lost(self, call: PendingRequest, failure: str, now: float) -> None:
         """Give the connection of a subscription up: its renewal could not reach the server."""
-        lost = self._on_silent(self._silence.subscription_lost(call, reason, now), now)
+        lost = self._on_silent(self._silence.subscription_lost(call, now, failure=failure), now)
         assert lost is None, "a subscription with a renewal was open, so it is made again"
 
     def _on_silent(self, silent: Silent, now: float) -> tuple[PendingRequest, Lost] | None:

@@ -22,6 +22,7 @@ from .test_subscriptions import (
 )
 
 IDLE = Limits().stream_idle_timeout
+SILENT = "the connection was silent for 45 s (stream_idle_timeout)"
 
 
 @pytest.fixture
@@ -57,7 +58,7 @@ def test_the_silence_of_a_server_that_has_sent_comments_is_a_dead_connection(
     assert asked.aborted
     (event,) = reconnections(harness)
     assert (event.call, event.delay, event.attempt) == (handle, 0.0, 0)
-    assert event.reason == "the connection was silent for 45 s (stream_idle_timeout)"
+    assert event.reason == SILENT
     again = harness.take()
     acknowledge(again)
     again.event(about(again.id))
@@ -104,7 +105,7 @@ def test_a_renewal_that_gets_no_answer_shows_that_the_connection_is_dead(
     assert first.aborted
     assert second.aborted
     (event,) = reconnections(harness)
-    assert (event.call, event.attempt) == (handle, 0)
+    assert (event.call, event.attempt, event.reason) == (handle, 0, SILENT)
     acknowledge(harness.take())
     assert heard(harness) == [(handle, ACKNOWLEDGED)]
 
@@ -118,7 +119,10 @@ def test_a_renewal_that_breaks_shows_it_too(harness: ModernClientHarness, clean:
         second.cut("connection refused")
     assert first.aborted
     (event,) = reconnections(harness)
-    assert (event.call, event.delay) == (handle, 0.0)
+    assert (event.call, event.delay, event.attempt) == (handle, 0.0, 0)
+    # What is tried at once, and counts as no failure, tells of the silence that explains it.
+    failure = "the server closed the stream before the response" if clean else "connection refused"
+    assert event.reason == f"{SILENT}, and a second subscription failed: {failure}"
     harness.wait(0)
     acknowledge(harness.take())
     assert heard(harness) == [(handle, ACKNOWLEDGED)]
