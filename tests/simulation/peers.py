@@ -220,8 +220,8 @@ class Made:
     """The id of its task, once the client has it; None again if the call is made again."""
     lost_task: bool = False
     """Whether its task has died with an instance, so that the call was made again."""
-    is_told_of_end: bool = False
-    """Whether it listens to a task, and was told that it has ended."""
+    told_end_by: int | None = None
+    """The id of its subscription that has told the end of a task; None if it was not told."""
 
 
 class Customer(Host):
@@ -782,7 +782,7 @@ class Customer(Host):
         if event.call is not None:
             made = self.calls[event.call]
             self._finds_no_room(event.reason)
-            made.is_told_of_end = False  # a new subscription tells it again
+            made.told_end_by = None  # a new subscription tells it again
             self.world.tasks.may_begin_anew(made, event.reason)
             if made.task_id is not None:
                 self.world.reach("task asked for again")

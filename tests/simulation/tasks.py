@@ -15,7 +15,7 @@ import attrs
 from sansmcp import Entry, JsonRpcError, ServerCall, StreamKey
 from sansmcp.app import TaskRule
 from sansmcp.errors import CallError, RequestTimeout, TaskCancelled, TaskLost
-from sansmcp.meta_keys import LISTEN
+from sansmcp.meta_keys import LISTEN, SUBSCRIPTION_ID
 from sansmcp.server import refusals
 from sansmcp.server.modern.task_operation import task_key
 from sansmcp.server.modern.task_record import TaskRecord
@@ -387,13 +387,16 @@ class Tasks:
         wanted = _listened(listener.errand)
         if state["taskId"] != wanted:
             self._world.fail("isolation", f"{customer.name} is told of {state['taskId']}")
-        if listener.is_told_of_end:
+        # A later subscription tells the state again. It may have taken the place of a silent one,
+        # of which there is no event.
+        subscription, told_by = state["_meta"][SUBSCRIPTION_ID], listener.told_end_by
+        if told_by is not None and subscription <= told_by:
             self._world.fail("tasks", f"{listener.errand.name} is told of a task after its end")
         task = self._tasks[self._known[wanted]]
         self._check_shown(task, listener.errand.name, state, -1.0)
         if task.last.is_terminal and state["status"] == task.last.status:
             self._world.reach("task listener told of the end")
-            listener.is_told_of_end = True
+            listener.told_end_by = subscription
 
     def check_told(self, customer: Customer, listener: Made) -> None:
         """In the end: who still listens to a task that has ended was told so."""
@@ -403,7 +406,7 @@ class Tasks:
             return
         if self.is_lost(_listened(errand)):
             return
-        if self.is_over(errand) and not listener.is_told_of_end:
+        if self.is_over(errand) and listener.told_end_by is None:
             self._world.fail("listening", f"{errand.name} is not told of the end of a task")
 
     def is_over(self, listener: Errand) -> bool:
