@@ -7,9 +7,19 @@ from typing import Any
 
 import pytest
 
-from sansmcp import AppendResult, ErrorResponse, InputRequired, Limits, Response, ServerCall
+from sansmcp import (
+    AppendResult,
+    ErrorResponse,
+    InputRequired,
+    Limits,
+    Page,
+    Response,
+    ServerCall,
+    StreamKey,
+)
 from sansmcp.effects import StoreAppend, StoreRead
 from sansmcp.events import CallCancelled, CallReceived, ClientResponseReceived
+from sansmcp.server.legacy.sessions import RECORD
 
 from .harness import (
     LATEST,
@@ -355,6 +365,74 @@ def test_a_session_that_has_ended_is_not_looked_up_again() -> None:
     harness.store_works = True
     while harness.waiting:
         harness.use_store_once()
+
+
+def record_of(instances: Instances, session: str) -> Page | None:
+    return instances.store.read(StreamKey("", session, RECORD), 0, limit=9, max_bytes=10**6)
+
+
+@pytest.mark.parametrize("where", ["here", "elsewhere"])
+def test_a_session_that_ends_while_it_is_looked_up_is_not_opened_again(where: str) -> None:
+    """Its record is deleted between the look and the save (seed 620150202607 of the simulator).
+
+    A log that does not exist may begin with any number, so the save made the record anew, and the
+    session was open at all instances, for ever.
+    """
+    first, second = instances = Instances()
+    session = instances.open_session()
+    if where == "here":
+        second.post(PING, session)
+    second.store_works = False
+    second.post(PING, session)
+    if where == "here":
+        (known,) = second.server.sessions
+        second.run_action(second.server.end_session, known, "enough")
+    second.use_store_once()
+    if where == "elsewhere":
+        assert first.send("DELETE", {"mcp-session-id": session}).status == 200
+    while second.waiting:
+        second.use_store_once()
+    assert second.server.sessions == ()
+    assert record_of(instances, session) is None
+    second.store_works = True
+    for harness in instances:
+        assert harness.post(PING, session).status == 404
+
+
+def test_the_record_of_a_session_goes_that_was_saved_again_and_has_ended_here_since() -> None:
+    first, second = instances = Instances()
+    session = instances.open_session()
+    second.store_works = False
+    second.post(PING, session)
+    second.use_store_once()
+    first.send("DELETE", {"mcp-session-id": session})
+    assert isinstance(second.use_store_once(), StoreAppend)
+    (known,) = second.server.sessions
+    second.run_action(second.server.end_session, known, "enough")
+    looked, dropped = second.waiting
+    assert isinstance(looked, StoreRead)
+    second.waiting.remove(dropped)  # as if it had been done before the append
+    second.use_store_once()
+    second.use_store_once()
+    assert record_of(instances, session) is None
+
+
+def test_a_session_goes_on_if_the_store_fails_when_its_record_is_looked_for_again() -> None:
+    _, second = instances = Instances()
+    session = instances.open_session()
+    second.store_works = False
+    second.post(PING, session)
+    second.use_store_once()
+    second.use_store_once()
+    (looked,) = second.waiting
+    assert isinstance(looked, StoreRead)
+    second.fail_store_once()
+    second.wait(1)
+    assert second.waiting == [looked]
+    second.fail_store_for_good()
+    assert second.waiting == []
+    second.store_works = True
+    assert second.post(PING, session).status == 200
 
 
 def test_a_mailbox_that_the_store_has_evicted_is_opened_again() -> None:

@@ -13,7 +13,7 @@ from sansmcp import (
     ServerCall,
     StreamKey,
 )
-from sansmcp.effects import StoreAppend
+from sansmcp.effects import StoreAppend, StoreRead
 from sansmcp.events import SessionClosed
 from sansmcp.testing import sequential_tokens
 
@@ -259,7 +259,9 @@ def test_two_instances_write_a_session_down_at_the_same_time() -> None:
         harness.use_store_once()
     for harness in instances[1:]:
         assert isinstance(harness.use_store_once(), StoreAppend)
+        assert isinstance(harness.use_store_once(), StoreRead)  # whether the record was there
         assert harness.waiting == []
+    assert [len(harness.server.sessions) for harness in instances[1:]] == [1, 1]
 
 
 def test_completions_of_nothing_change_nothing() -> None:

@@ -78,9 +78,33 @@ def load_record(
             # The store evicts old entries.
             most = limits.max_json_depth
             last = read_members(record_in(page.entries[-1]), most) if page.entries else NOTHING
-            run(table.streams.logs, save_record(core, session, page.last.seq + 1, last))
+            saving = _save_again(core, table, session, page.last.seq + 1, last)
+            run(table.streams.logs, saving, lambda: True)
     except RecordTooNewError:
         raise refusals.RECORD_TOO_NEW() from None
+
+
+def _save_again(
+    core: ServerCore, table: SessionTable, session: LegacySession, seq: int, last: Mapping[str, Any]
+) -> Steps[None]:
+    """Save the record of a session once more, as entry ``seq``, unless the session has ended.
+
+    Its record may have been deleted since it was read, at this instance or another one. The save
+    then begins the log anew, without the entry before, and the session would be open again at all
+    instances. So it is looked for that entry, and without it, what was saved is deleted.
+    """
+    yield from save_record(core, session, seq, last)
+    key = session.log_key(RECORD)
+    try:
+        page = yield from read(key, seq - 2)
+    except StepFailedError:
+        return
+    if page is None or (page.entries and page.entries[0].seq >= seq):
+        found = table.find(key.principal, key.session)
+        if found is not None:
+            table.end(found, "ended at another instance")
+        else:
+            table.streams.logs.drop(key.principal, key.session)
 
 
 def _restore(core: ServerCore, table: SessionTable, key: StreamKey, data: bytes) -> LegacySession:
