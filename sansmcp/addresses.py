@@ -14,6 +14,7 @@ Source: 2026-07-28, basic/security_best_practices: Server-Side Request Forgery; 
 from __future__ import annotations
 
 import enum
+import re
 from ipaddress import (
     AddressValueError,
     IPv4Address,
@@ -28,15 +29,25 @@ import attrs
 _COMPATIBLE = IPv6Network("::/96")
 _TRANSLATED = (
     IPv6Network("64:ff9b::/96"),  # RFC 6052
-    IPv6Network("64:ff9b:1::/48"),  # RFC 8215
     IPv6Network("::ffff:0:0:0/96"),  # RFC 2765
 )
 """The addresses of translators whose last bytes are an IPv4 address."""
+_LOCAL_TRANSLATED = IPv6Network("64:ff9b:1::/48")
+"""The addresses of a network's own translators, after a prefix of any length. Source: RFC 8215."""
+_PLACES = ((6, 7, 9, 10), (7, 9, 10, 11), (9, 10, 11, 12), (12, 13, 14, 15))
+"""The bytes of the IPv4 address after 48, 56, 64 and 96 bits of prefix. Source: RFC 6052, 2.2."""
 _SHARED = IPv4Network("100.64.0.0/10")
 _PROTOCOLS = IPv4Network("192.0.0.0/24")
 _LOCAL = ("local", "internal")
 _BYTES_OF_NUMBERS = {1: 4, 2: 3, 3: 2, 4: 1}
 """The bytes of the last number of an IPv4 address, by the count of its numbers."""
+_NUMBERS = {
+    16: re.compile("0[xX]0*([0-9a-fA-F]{0,8})"),
+    8: re.compile("00*([0-7]{0,11})"),
+    10: re.compile("([1-9][0-9]{0,9})"),
+}
+"""The notations of a number, by their bases; zeros in front do not count."""
+_LAST_NUMBER = re.compile("[0-9]+|0[xX][0-9a-fA-F]*")
 
 
 class AddressClass(enum.IntEnum):
@@ -56,9 +67,14 @@ def classify_address(address: str) -> AddressClass | None:
     ::127.0.0.1 global.
     """
     try:
-        found = _unwrap(ip_address(address.partition("%")[0]))
+        found = ip_address(address.partition("%")[0])
     except ValueError:
         return None
+    classes = [_class_of(each) for each in _unwrap(found)]
+    return None if None in classes else min(each for each in classes if each is not None)
+
+
+def _class_of(found: IPv4Address | IPv6Address) -> AddressClass | None:
     if found.is_link_local or found.is_multicast or found.is_unspecified:
         return None
     if found.is_loopback:
@@ -69,16 +85,23 @@ def classify_address(address: str) -> AddressClass | None:
     return AddressClass.PRIVATE if is_private else AddressClass.PUBLIC
 
 
-def _unwrap(address: IPv4Address | IPv6Address) -> IPv4Address | IPv6Address:
-    """Return the IPv4 address within an IPv6 address; other addresses as they are."""
+def _unwrap(address: IPv4Address | IPv6Address) -> list[IPv4Address | IPv6Address]:
+    """Return the IPv4 addresses that an IPv6 address may stand for; other addresses as they are."""
     if isinstance(address, IPv4Address):
-        return address
+        return [address]
     if address.teredo is not None:
-        return address.teredo[1]
+        return [address.teredo[1]]
     inner = address.ipv4_mapped or address.sixtofour
+    if inner is not None:
+        return [inner]
+    last = IPv4Address(address.packed[12:])
+    if address in _LOCAL_TRANSLATED:
+        found = [IPv4Address(bytes(address.packed[place] for place in each)) for each in _PLACES]
+        # A place that begins with zero is no address, but a part of the prefix, or what follows it.
+        return [each for each in found if each.packed[0]] or [last]
     is_translated = any(address in network for network in _TRANSLATED)
     is_prefixed = is_translated or (address in _COMPATIBLE and int(address) > 1)
-    return inner or (IPv4Address(int(address) & 0xFFFFFFFF) if is_prefixed else address)
+    return [last if is_prefixed else address]
 
 
 @attrs.frozen
@@ -113,15 +136,19 @@ class AddressPolicy:
         address = literal_address(host)
         if address is not None:
             return self.allows(host, address)
-        return class_of_name(host) >= self.nearest or host.lower() in self.allowed_hosts
+        is_public = class_of_name(host) >= self.nearest and not _ends_in_number(host)
+        return is_public or host.lower() in self.allowed_hosts
 
     def allows_literal(self, host: str) -> bool:
         """Return False for a host that is an address which is not allowed, in any notation.
 
-        A name is allowed here; the driver decides by its addresses.
+        A name is allowed here; the driver decides by its addresses. One that ends in a number is
+        none, and what others make of it is not known.
         """
         address = literal_address(host)
-        return address is None or self.allows(host, address)
+        if address is not None:
+            return self.allows(host, address)
+        return not _ends_in_number(host) or host.lower() in self.allowed_hosts
 
 
 def class_of_name(host: str) -> AddressClass:
@@ -141,7 +168,8 @@ def class_of_name(host: str) -> AddressClass:
 def literal_address(host: str) -> str | None:
     """Return the IP address that a host is, in its usual form; None for a name.
 
-    Resolvers also accept ``2130706433``, ``0x7f.1`` and ``0177.0.0.1`` for 127.0.0.1.
+    Resolvers also accept ``2130706433``, ``0x7f.1`` and ``0177.0.0.1`` for 127.0.0.1, and browsers
+    ``127.0x.0x.1``. Source: WHATWG URL, 3.5.
     """
     try:
         return str(IPv6Address(host.strip("[]").partition("%")[0]))
@@ -160,12 +188,17 @@ def literal_address(host: str) -> str | None:
 
 
 def _number(text: str) -> int | None:
-    """Return a number as C's ``inet_aton`` reads it: decimal, octal or hexadecimal."""
-    lower = text.lower()
-    base = 16 if lower.startswith("0x") else 8 if lower.startswith("0") and lower != "0" else 10
-    if not lower.isascii() or not lower.isalnum() or len(lower) > 20:
-        return None
-    try:
-        return int(lower, base)
-    except ValueError:
-        return None
+    """Return a number as ``inet_aton`` or a browser reads it: decimal, octal or hexadecimal.
+
+    Browsers take ``0x`` alone for 0. None for other text, and for what exceeds all addresses.
+    """
+    for base, pattern in _NUMBERS.items():
+        found = pattern.fullmatch(text)
+        if found is not None:
+            return int(found[1] or "0", base)
+    return None
+
+
+def _ends_in_number(host: str) -> bool:
+    """Return whether a host must be an IPv4 address, and is no name. Source: WHATWG URL, 3.5."""
+    return _LAST_NUMBER.fullmatch(host.removesuffix(".").rpartition(".")[2]) is not None

@@ -21,6 +21,14 @@ LOOPBACK, PRIVATE, PUBLIC = AddressClass.LOOPBACK, AddressClass.PRIVATE, Address
         ("2002:7f00:1::", LOOPBACK),
         ("64:ff9b:1::7f00:1", LOOPBACK),
         ("::ffff:0:7f00:1", LOOPBACK),
+        ("64:ff9b:1::5db8:d70e", PUBLIC),
+        ("64:ff9b:1:5db8:d7:e00::", PUBLIC),
+        ("64:ff9b:1::", None),
+        ("64:ff9b:1:a00:0:100:808:808", PRIVATE),
+        ("64:ff9b:1:5d0a:0:1:808:808", PRIVATE),
+        ("64:ff9b:1:5d5d:7f:1:808:808", LOOPBACK),
+        ("64:ff9b:1:5d5d:a9:fea9:fe00:0", None),
+        ("64:ff9b:1:a9fe:a9:fe00:5db8:d70e", None),
         ("fec0::1", PRIVATE),
         ("10.0.0.1", PRIVATE),
         ("172.16.0.1", PRIVATE),
@@ -82,6 +90,13 @@ def test_hosts_can_be_allowed() -> None:
         ("10.1.2", "10.1.0.2"),
         ("0x7f.1", "127.0.0.1"),
         ("0177.0.0.1", "127.0.0.1"),
+        ("127.0x.0X.1", "127.0.0.1"),
+        ("0x", "0.0.0.0"),
+        ("0" * 5000 + "177.0.0.1", "127.0.0.1"),
+        ("0x" + "0" * 5000 + "7F.1", "127.0.0.1"),
+        ("037777777777", "255.255.255.255"),
+        ("040000000000", None),
+        ("0x100000000", None),
         ("2130706433", "127.0.0.1"),
         ("0", "0.0.0.0"),
         ("[::ffff:127.0.0.1]", "::ffff:7f00:1"),
@@ -110,3 +125,22 @@ def test_literal_addresses_are_checked_without_a_resolver() -> None:
     assert not policy.allows_literal("[::ffff:a9fe:a9fe]")
     assert policy.allows_literal("93.184.215.14")
     assert policy.allows_literal("h.example")
+
+
+@pytest.mark.parametrize(
+    "host", ["256.0.0.1", "08.0.0.1", "1.2.3.4.5", "1..2", "a.1", "a.1.", "a.0x", "9" * 5000]
+)
+def test_a_host_that_ends_in_a_number_is_no_name(host: str) -> None:
+    """Browsers refuse it; what resolvers make of it is not known."""
+    for policy in (AddressPolicy(PUBLIC), AddressPolicy(LOOPBACK)):
+        assert not policy.allows_literal(host)
+        assert not policy.allows_browser(host)
+    allowed = AddressPolicy(PUBLIC, frozenset({host}))
+    assert allowed.allows_literal(host)
+    assert allowed.allows_browser(host)
+
+
+@pytest.mark.parametrize("host", ["1.example", "a.b1", "a.0xg", "1.2.3.4.example"])
+def test_a_host_that_begins_with_a_number_is_a_name(host: str) -> None:
+    assert AddressPolicy(PUBLIC).allows_literal(host)
+    assert AddressPolicy(PUBLIC).allows_browser(host)
