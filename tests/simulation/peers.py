@@ -1022,6 +1022,11 @@ class Instance(Host):
         return self.world.clock.now < self._still_until
 
     @property
+    def awake_since(self) -> float:
+        """When it has last stood still, or does so at present until then."""
+        return self._still_until
+
+    @property
     def naps(self) -> bool:
         """Whether its application takes no events."""
         return super().naps or self.stands_still

@@ -117,6 +117,7 @@ class NotingStore:
         self.logs.clear()
         self.writers.clear()
         self.latest.clear()
+        self.renewals.clear()
         self.store = MemoryStore(self.store.limits)
 
     def lose_since(self) -> Callable[[], None]:
@@ -124,10 +125,12 @@ class NotingStore:
         then = copy.deepcopy(self.store)
         logs = copy.deepcopy(self.logs)
         writers, latest = dict(self.writers), dict(self.latest)
+        renewals = copy.deepcopy(self.renewals)
 
         def go_back() -> None:
             self.lost_ends.update(*self.logs.values())
             self.store, self.logs, self.writers, self.latest = then, logs, writers, latest
+            self.renewals = renewals
 
         return go_back
 
@@ -199,7 +202,11 @@ class _LeaseReads:
     """When one failed last before the last that worked."""
     worked_at: float = -math.inf
     is_outdated: bool = False
-    """Whether the store had had another entry for a while when the last one was reported."""
+    """Whether the store had had another entry for a while when the last one was reported, which the
+    instance would have to notice.
+    """
+    awake_since: float = -math.inf
+    """When the instance had last stood still before it asked for the last one."""
 
 
 @attrs.define(eq=False)
@@ -286,6 +293,8 @@ class StoreSeat:
             self._check_verdict(effect, self.store)
         if isinstance(effect, StoreRead):
             self._asked[effect.stream] = self._world.clock.now
+            if effect.stream == lease_key(effect.stream.session):
+                self._leases[effect.stream.session].awake_since = self._instance.awake_since
         if not isinstance(effect, StoreDrop | StoreTake):
             self._unreported[effect.stream] += 1
             self._in_order[effect.stream].append(effect)
@@ -445,9 +454,18 @@ class StoreSeat:
             reads.worked_at, reads.failed_before = self._world.clock.now, reads.failed_at
             assert self.store is not None
             seen, now = 0 if page is None else page.last.seq, self._world.clock.now
-            since, until = now - self._world.limits.lease_timeout, now - LATEST - 0.1
+            lease = self._world.limits.lease_timeout
+            since, until = now - lease, now - LATEST - 0.1
             renewals = self.store.renewals[effect.stream.session]
-            reads.is_outdated = any(seq > seen and since < at < until for at, seq in renewals)
+            is_outdated = any(seq > seen and since < at < until for at, seq in renewals)
+            # A writer that added nothing for a whole lease, while this instance was awake, counts
+            # as dead when the read is asked for. If it adds something before the reply comes, only
+            # an instance that has stood still for two thirds of a lease notices that it is late.
+            added_at = max((at for at, seq in renewals if seq <= seen), default=math.inf)
+            asked_at = self._asked[effect.stream]
+            was_dead = asked_at - max(added_at, reads.awake_since) >= lease - 0.001
+            is_excused = was_dead and now - asked_at < 2 * lease / 3
+            reads.is_outdated = is_outdated and not is_excused
         self._instance.server.read_completed(effect, page, now=self._instance.now)
         self._world.tasks.was_read(effect.stream, self._instance, states)
 
