@@ -215,6 +215,8 @@ class Made:
     marks: list[tuple[int, int]] = attrs.field(factory=list[tuple[int, int]])
     heard: int = 0
     """How many messages had come of it when its connection was lost last."""
+    forgotten: int = 0
+    """How many messages had come of it when its session expired last."""
     made_at: float = attrs.field(default=0.0, kw_only=True)
     task_id: str | None = None
     """The id of its task, once the client has it; None again if the call is made again."""
@@ -222,6 +224,11 @@ class Made:
     """Whether its task has died with an instance, so that the call was made again."""
     told_end_by: int | None = None
     """The id of its subscription that has told the end of a task; None if it was not told."""
+
+    @property
+    def told(self) -> int:
+        """How many messages have come of it."""
+        return len(self.reports) + len(self.marks)
 
 
 class Customer(Host):
@@ -448,7 +455,7 @@ class Customer(Host):
                 self._asked(event)
             case SessionExpired():
                 self.world.reach("session expired")
-                self.is_subscribed = False
+                self._forget_events()
                 self.needs(f"{event}", *(_ANY if self.kind in ("sse", "any") else _EXPIRES))
             case Reconnecting():
                 self._reconnects(event)
@@ -470,6 +477,12 @@ class Customer(Host):
                 self._happened_beside(event)
         if self.closed is not None and not isinstance(event, Closed):
             self.world.fail("one end", f"{self.name}: {type(event).__name__} after Closed")
+
+    def _forget_events(self) -> None:
+        """Its session has expired: the ids of the events that it has had name nothing."""
+        self.is_subscribed = False
+        for made in self.calls.values():
+            made.forgotten = made.told
 
     def _happened_beside(self, event: ClientEvent) -> None:
         if isinstance(event, TaskUpdated):
@@ -635,9 +648,13 @@ class Customer(Host):
             self.needs(f"{made.errand.name} failed: {error!r}", *_ANY, *proxy)
 
     def _can_resume(self, made: Made) -> bool:
-        """Whether the client has had events of a call with ids: then no silence is for ever."""
+        """Whether the client has had events of a call with ids: then no silence is for ever.
+
+        If the session has expired since, these ids name nothing. The client sends the call anew in
+        another session, and nothing tells before its timeout that no response comes to that.
+        """
         is_stream = self.kind == "http" and self.version not in ("", "2026-07-28")
-        return is_stream and bool(made.reports or made.marks) and self.world.resumable
+        return is_stream and made.told > made.forgotten and self.world.resumable
 
     def _check_last_answer(self, made: Made, error: CallError) -> None:
         """Fail if a call was not answered that its server has ended by a stop, and nothing else."""
@@ -790,7 +807,7 @@ class Customer(Host):
 
     def _check_reconnecting(self, made: Made, event: Reconnecting) -> None:
         """Attempts are counted anew after progress, and the server's ``retry`` is waited for."""
-        name, heard = made.errand.name, len(made.reports) + len(made.marks)
+        name, heard = made.errand.name, made.told
         # Without event ids, messages are no progress: the next stream begins anew.
         has_ids = self.version not in ("2024-11-05", "2026-07-28")
         if event.attempt > 1 and heard > made.heard and has_ids:
