@@ -16,8 +16,8 @@ class FileCredentials:
         directory: the directory, made if it is missing; None for ``sansmcp/credentials`` in
             ``$XDG_CONFIG_HOME`` or ``~/.config`` (on Windows ``%APPDATA%``).
 
-    The methods raise OSError. A file that other users can read is refused, and on Windows a
-    ``directory`` outside the folder of the user.
+    The methods raise OSError. A file that other users can read is refused, and so is a directory
+    that they can write, or on Windows a ``directory`` outside the folder of the user.
     """
 
     def __init__(self, directory: str | os.PathLike[str] | None = None) -> None:

@@ -9,7 +9,6 @@ are hashes, because a URL can be longer than a file name.
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import os
 import secrets
@@ -19,10 +18,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from sansmcp.credentials import CredentialsKey
+from sansmcp_local import check_private_file, check_private_folder
 
 _OWNER_ONLY = stat.S_IRUSR | stat.S_IWUSR
 _DIRECTORY = stat.S_IRWXU
-_OTHERS = stat.S_IRWXG | stat.S_IRWXO
+_FLAGS = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0) | getattr(os, "O_NONBLOCK", 0)
+"""A symbolic link is refused, and a pipe is not waited for."""
 
 
 class Folder:
@@ -51,12 +52,14 @@ class Folder:
 
     def stored_keys(self) -> list[CredentialsKey]:
         """Return the names of all documents, in the order of their endpoints."""
+        self._check()
         texts = [_read(path) for path in self._directory.glob(f"*.{self._suffix}")]
         pairs = sorted(text.partition("\n") for text in texts if text is not None)
         return [CredentialsKey(endpoint, account) for endpoint, _, account in pairs]
 
     def read(self, key: CredentialsKey, suffix: str) -> str | None:
         """Return the text of a file, or None if there is none."""
+        self._check()
         return _read(self._path(key, suffix))
 
     def write(self, key: CredentialsKey, suffix: str, text: str) -> None:
@@ -89,9 +92,11 @@ class Folder:
         if key in self._locks:
             return False
         self._make_directory()
-        descriptor = _create(self._path(key, "lock"), os.O_RDWR)
+        path = self._path(key, "lock")
+        descriptor = _create(path, os.O_RDWR)
         is_locked = False
         try:
+            _check_file(path, descriptor)
             is_locked = _lock(descriptor)
         finally:
             if not is_locked:
@@ -111,9 +116,21 @@ class Folder:
         return self._directory / f"{name}.{suffix}"
 
     def _make_directory(self) -> None:
-        if sys.platform == "win32" and self._is_given:
-            _check_directory(self._directory)
+        self._check()
         self._directory.mkdir(mode=_DIRECTORY, parents=True, exist_ok=True)
+        self._check()  # others may have made it meanwhile
+
+    def _check(self) -> None:
+        """Raise PermissionError if others could put files into the directory, or replace them.
+
+        They could have the tokens of one server sent to another one, by the name of a file.
+        """
+        # On Windows, the default is in the folder that the system has for the files of this user,
+        # and where a directory is decides, whether it is there or not.
+        if self._is_given if sys.platform == "win32" else self._directory.exists():
+            path = str(self._directory)
+            advice = f"if it is yours, run: chmod 700 {path}; else use another one"
+            check_private_folder(path, "the credentials", advice)
 
 
 def _default_directory() -> Path:
@@ -124,50 +141,24 @@ def _default_directory() -> Path:
     return Path(base) / "sansmcp" / "credentials"
 
 
-def _check_directory(path: Path) -> None:
-    """Raise PermissionError for a directory outside the folder of the user.
-
-    On Windows, access lists say who can use a file. They are not read here.
-    """
-    home = Path.home().resolve()
-    if not path.resolve().is_relative_to(home):
-        raise PermissionError(
-            errno.EPERM,
-            "The directory of credentials is outside the folder of its user, and others may be "
-            f"able to use it; give one under {home}",
-            str(path),
-        )
-
-
 def _read(path: Path) -> str | None:
-    flags = os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
     try:
-        descriptor = os.open(path, flags)
+        descriptor = os.open(path, os.O_RDONLY | _FLAGS)
     except FileNotFoundError:
         return None
     with open(descriptor, encoding="utf-8", newline="") as file:
-        _check_private(path, os.fstat(descriptor))
+        _check_file(path, descriptor)
         return file.read()
 
 
 def _create(path: Path, flags: int) -> int:
     """Open a file with the mode of its owner only from the beginning."""
-    further = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
-    return os.open(path, flags | os.O_CREAT | further, _OWNER_ONLY)
+    return os.open(path, flags | os.O_CREAT | _FLAGS, _OWNER_ONLY)
 
 
-def _check_private(path: Path, status: os.stat_result) -> None:
-    """Raise PermissionError for a file that others can use; on Windows its directory decides."""
-    if sys.platform == "win32":
-        return
-    if status.st_uid != os.geteuid():
-        problem = f"belongs to the user {status.st_uid}"
-    elif status.st_mode & _OTHERS:
-        mode = stat.S_IMODE(status.st_mode)
-        problem = f"can be used by others (mode {mode:04o}); run: chmod 600 {path}"
-    else:
-        return
-    raise PermissionError(errno.EPERM, f"The file of credentials {problem}", str(path))
+def _check_file(path: Path, descriptor: int) -> None:
+    """Raise PermissionError for what is no plain file, or can be used by others."""
+    check_private_file(str(path), os.fstat(descriptor), "The file of credentials")
 
 
 if sys.platform == "win32":

@@ -15,6 +15,7 @@
   :func:`command_on_windows`, :func:`start_failure`, :func:`from_pipe`, :func:`to_pipe`.
 * Several servers of a client: :func:`read_servers`, :func:`parse_servers`,
   :class:`SharedNames`, :class:`ServerGroup`.
+* Files of this user only: :func:`check_private_folder`, :func:`check_private_file`.
 * Logging: :func:`announce`, :func:`log_event`, :func:`log_first_failure`,
   :func:`log_unexpected`.
 * Signals that end a program: ``STOPPING``, :func:`handlers_restored`, :func:`on_signals`.
@@ -81,6 +82,7 @@ if TYPE_CHECKING:
     from ._mcp_servers import ServerGroup
     from ._options import explains
     from ._pipes import from_pipe, to_pipe
+    from ._private_files import check_private_file, check_private_folder
     from ._processes import (
         APART,
         START_ERRORS,
@@ -221,6 +223,7 @@ else:
                 "from_pipe",
                 "to_pipe",
             ),
+            "._private_files": ("check_private_file", "check_private_folder"),
             "._processes": (
                 "APART",
                 "START_ERRORS",
@@ -376,6 +379,8 @@ __all__ = [
     "called_at",
     "check_name",
     "check_plain",
+    "check_private_file",
+    "check_private_folder",
     "client_context",
     "client_parts",
     "command_on_windows",

@@ -21,8 +21,8 @@ from typing import TypeAlias, cast
 from sansmcp import AppendResult, Entry, Limits, LocalProtocolError, Page, RateLimit, StreamKey
 from sansmcp.effects import StoreAppend, StoreDrop, StoreEffect, StoreRead, StoreTake
 
-from ._private_files import shared_key
 from ._sqlite_file import Changes, Outcome, SqliteFile
+from ._store_files import shared_key
 from ._worker import StoreWorker
 
 _logger = logging.getLogger("sansmcp")

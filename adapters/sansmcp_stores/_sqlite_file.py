@@ -22,7 +22,7 @@ from sansmcp import AppendResult, Entry, EntryKind, Limits, LocalProtocolError, 
 from sansmcp.effects import StoreAppend, StoreEffect, StoreRead, StoreTake
 from sansmcp.store import aged
 
-from ._private_files import check_private_files, create_private
+from ._store_files import check_private_files, create_private
 
 Outcome: TypeAlias = AppendResult | Page | float | None
 """What a StoreEffect returns."""

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from sansmcp.credentials import CredentialsKey, MemoryCredentials
-from sansmcp_auth import FileCredentials, LoopbackLogin, print_login
+from sansmcp_auth import FileCredentials, KeyringCredentials, LoopbackLogin, print_login
 
 KEY = CredentialsKey("https://h/mcp", "me")
 URL = "https://as/authorize?state=abc"
@@ -281,6 +281,71 @@ def test_a_file_of_another_user_is_refused(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr("os.geteuid", lambda: 12345)
     with pytest.raises(PermissionError, match="belongs to the user"):
         files.load(KEY)
+
+
+@needs_posix
+@pytest.mark.parametrize("mode", [0o777, 0o1777, 0o770, 0o1702])
+def test_a_directory_that_others_can_write_is_refused(
+    tmp_path: Path, mode: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They could give the tokens of one server to another one, by the name of a file."""
+    import grp
+
+    def group_of(group: int) -> grp.struct_group:
+        return grp.struct_group(("staff", "", group, ["eve"]))
+
+    monkeypatch.setattr(grp, "getgrgid", group_of)
+    for storage in (FileCredentials(tmp_path), KeyringCredentials(tmp_path)):
+        tmp_path.chmod(0o700)
+        assert storage.try_lock(KEY)
+        storage.unlock(KEY)
+        tmp_path.chmod(mode)
+        with pytest.raises(PermissionError, match=rf"\(mode {mode:04o}\).*chmod 700 {tmp_path}"):
+            storage.try_lock(KEY)
+        with pytest.raises(PermissionError, match="can be written by others"):
+            storage.stored_keys()
+    files = FileCredentials(tmp_path)
+    with pytest.raises(PermissionError, match="can be written by others"):
+        files.load(KEY)
+    with pytest.raises(PermissionError, match="can be written by others"):
+        files.save(KEY, "x")
+    assert [path.suffix for path in tmp_path.iterdir()] == [".lock"]
+
+
+@needs_posix
+def test_a_directory_of_another_user_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = FileCredentials(tmp_path)
+    files.save(KEY, "x")
+    real = tmp_path.stat()
+    foreign = os.stat_result((*real[:4], real.st_uid + 1, *real[5:10]))
+
+    def stat(path: Path, **more: object) -> os.stat_result:
+        return foreign
+
+    monkeypatch.setattr(os, "stat", stat)
+    with pytest.raises(PermissionError, match="The folder of the credentials belongs to the user"):
+        files.load(KEY)
+
+
+@needs_posix
+@pytest.mark.parametrize("name", ["json", "login", "lock"])
+def test_a_pipe_in_place_of_a_file_is_not_waited_for(tmp_path: Path, name: str) -> None:
+    files = FileCredentials(tmp_path)
+    files.save(KEY, "x")
+    assert files.try_lock(KEY)
+    files.unlock(KEY)
+    (path,) = tmp_path.glob(f"*.{name}")
+    path.unlink()
+    os.mkfifo(path, 0o600)
+    with pytest.raises(PermissionError, match="is no regular file"):
+        if name == "json":
+            files.load(KEY)
+        elif name == "login":
+            files.stored_keys()
+        else:
+            files.try_lock(KEY)
 
 
 def test_a_crash_leaves_the_old_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
