@@ -453,7 +453,8 @@ class AuthorizationFailed(CallError):
     """The server requires authorization, and the client could not obtain it.
 
     Attributes:
-        reason: a short stable word that programs can match, e.g. ``"access_denied"``.
+        reason: a short stable word that programs can match, e.g. ``"access_denied"``. An error of
+            the authorization server that is no word of OAuth is ``"refused"``.
         url: the URL of the request of the flow that failed, or of the MCP server if the token lacks
             scopes; empty if there is none. The text of the exception shows it without its query.
         scopes: the scopes to request, if the token lacks some; else empty.

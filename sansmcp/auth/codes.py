@@ -21,7 +21,7 @@ from ..errors import AuthorizationFailed
 from ..scopes import OFFLINE_ACCESS, parse_scope
 from ..types import hide_secrets, redact
 from .clients import OAuthClient
-from .http import cut, shown_url
+from .http import cut, reason_of, shown_url
 from .metadata import AuthorizationServer
 from .urls import is_safe, parameter_among
 
@@ -162,11 +162,11 @@ def code_in(pending: PendingCode, redirect: str) -> str | None:
     if given.get("error"):
         said = [given["error"], given.get("error_description", "")]
         text = ": ".join(cut(each) for each in said if each)
-        raise _failed(f"the authorization server refused: {text}", given["error"])
+        raise _failed(f"the authorization server refused: {text}", reason_of(given["error"]))
     if not given.get("code"):
         raise _failed("the redirect has neither a code nor an error", "invalid_redirect")
     return given["code"]
 
 
 def _failed(text: str, reason: str) -> AuthorizationFailed:
-    return AuthorizationFailed(f"Authorization failed at the login: {text}", reason=cut(reason))
+    return AuthorizationFailed(f"Authorization failed at the login: {text}", reason=reason)

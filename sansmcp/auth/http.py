@@ -27,6 +27,37 @@ _MAX_DEPTH = 64
 _MAX_VALUES = 10_000
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _SECRET = "<secret>"
+_ERRORS = frozenset(
+    {
+        # of a login: RFC 6749, 4.1.2.1; OpenID Connect Core, 3.1.2.6
+        "access_denied",
+        "account_selection_required",
+        "consent_required",
+        "interaction_required",
+        "invalid_request",
+        "invalid_request_object",
+        "invalid_request_uri",
+        "invalid_scope",
+        "login_required",
+        "server_error",
+        "temporarily_unavailable",
+        "unauthorized_client",
+        "unmet_authentication_requirements",
+        "unsupported_response_type",
+        # of a token request: RFC 6749, 5.2; RFC 8707; RFC 9449; RFC 9396
+        "invalid_authorization_details",
+        "invalid_client",
+        "invalid_dpop_proof",
+        "invalid_grant",
+        "invalid_target",
+        "unsupported_grant_type",
+        "use_dpop_nonce",
+        # of a revocation: RFC 7009
+        "unsupported_token_type",
+    }
+)
+"""The words of OAuth for what an authorization server refuses."""
+_REFUSED = "refused"
 _MAX_TEXT = 300
 """The characters of a peer's text that an error shows."""
 
@@ -99,7 +130,7 @@ class AuthResponse(Value):
         said = [string_in(document, name) for name in ("error", "error_description")]
         text = ": ".join(self.shown(each) for each in said if each)
         what = f"was answered with HTTP {self.status}" + (f": {text}" if text else "")
-        return self.failed(what, self.shown(self.error) or "refused")
+        return self.failed(what, reason_of(self.error))
 
     def shown(self, text: str) -> str:
         """Return text of the response as an error shows it: see :func:`cut`, without secrets."""
@@ -149,6 +180,15 @@ class ResponseCollector:
 
     def _failed(self, what: str, reason: str) -> AuthorizationFailed:
         return AuthResponse(self._request, 0).failed(what, reason)
+
+
+def reason_of(error: str) -> str:
+    """Return the ``reason`` of an exception for the ``error`` of an authorization server.
+
+    It is that word, if it is one of OAuth. Any other could be a word of this library, which says
+    what its own checks have found and what to do about it.
+    """
+    return error if error in _ERRORS else _REFUSED
 
 
 def nonce_in(headers: Headers) -> str | None:

@@ -59,7 +59,7 @@ def test_a_byte_order_mark_is_skipped() -> None:
 
 def test_the_text_of_a_refusal_is_that_of_the_server_and_safe_to_show() -> None:
     error = response({"error": "bad\n", "error_description": "x" * 999}, 400).refused()
-    assert error.reason == "bad\\u000a"
+    assert error.reason == "refused"
     text = str(error)
     assert "HTTP 400" in text
     assert "bad\\u000a: xxx" in text

@@ -137,14 +137,14 @@ def test_the_issuer_of_the_redirect(
 ) -> None:
     pending = begin(attrs.evolve(SERVER, sends_issuer=announced))
     more = {} if iss is None else {"iss": iss}
-    url = redirect(pending, **{outcome: "told"}, **more)
+    url = redirect(pending, **{outcome: "access_denied"}, **more)
     if reason is None and outcome == "code":
-        assert code_in(pending, url) == "told"
+        assert code_in(pending, url) == "access_denied"
         return
     with pytest.raises(AuthorizationFailed) as caught:
         code_in(pending, url)
-    assert caught.value.reason == (reason or "told")
-    assert ("told" in str(caught.value)) is (reason is None)
+    assert caught.value.reason == (reason or "access_denied")
+    assert ("access_denied" in str(caught.value)) is (reason is None)
 
 
 @pytest.mark.parametrize("name", ["code", "state", "iss", "error"])

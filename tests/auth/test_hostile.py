@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import json
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlencode, urlsplit
 
 import pytest
 
+import sansmcp.auth
 from sansmcp.addresses import AddressClass
-from sansmcp.auth.clients import OAuthClient
+from sansmcp.auth.clients import REGISTRATION_REFUSED, OAuthClient
 from sansmcp.auth.flow import GiveUp, SendAgain
 from sansmcp.auth.options import Authorization, ClientCredentials
 from sansmcp.auth.step_ups import Attempt
@@ -782,3 +785,43 @@ def test_no_query_of_an_endpoint_changes_what_the_settings_add(name: str) -> Non
     assert bench.error.reason == "unsafe_url"
     assert "and extra of the settings has it, too" in str(bench.error)
     assert world.opened == []
+
+
+def own_reasons() -> set[str]:
+    """The words with which this library says what failed, as its code has them."""
+    found = set[str]()
+    for path in Path(sansmcp.auth.__file__).parent.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call):
+                name = ast.unparse(node.func).rpartition(".")[2]
+                given = [each.value for each in node.keywords if each.arg == "reason"]
+                given += node.args[1:] if name in ("failed", "_failed") else []
+                words = [each.value for each in given if isinstance(each, ast.Constant)]
+                found |= {word for word in words if isinstance(word, str)}
+    return found | {REGISTRATION_REFUSED}
+
+
+@pytest.mark.parametrize("word", sorted(own_reasons()))
+def test_no_authorization_server_speaks_with_a_word_of_this_library(word: str) -> None:
+    """The command and programs react to them, for example with ``allowed_hosts``."""
+    told = {"error": word, "error_description": "Do what the word says"}
+    login = Bench(redirecting(code=None, **told)).start()
+    login.refused()
+    token = Bench(World(answers={"https://as.example/token": lambda _: (400, told)})).start()
+    token.refused()
+    for bench in (login, token):
+        assert bench.error.reason == "refused"
+        assert f"{word}: Do what the word says" in str(bench.error)
+
+
+def test_the_words_of_this_library_are_found() -> None:
+    documented = {"login_failed", "private_address", "pkce_unsupported", "not_revoked", "no_client"}
+    assert documented < own_reasons()
+    assert len(own_reasons()) > 25
+
+
+@pytest.mark.parametrize("word", ["access_denied", "server_error", "login_required"])
+def test_a_word_of_oauth_is_the_reason(word: str) -> None:
+    bench = Bench(redirecting(code=None, error=word)).start()
+    bench.refused()
+    assert bench.error.reason == word

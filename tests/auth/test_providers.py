@@ -420,7 +420,8 @@ def test_an_error_with_status_200_is_one() -> None:
     assert len(found.opened) == 2  # as with status 400: once more
     found.answers[TOKEN] = lambda asked: (200, {"error": "slow_down"})
     bench.refused()
-    assert bench.error.reason == "slow_down"
+    assert bench.error.reason == "refused"
+    assert "was answered with HTTP 200: slow_down" in str(bench.error)
 
 
 # Servers that refuse the resource

@@ -191,9 +191,12 @@ def test_a_refresh_may_be_refused_in_any_words(answer: Answer) -> None:
 @pytest.mark.parametrize("status", [408, 429, 500, 503])
 def test_a_server_out_of_order_does_not_cost_the_refresh_token(status: int) -> None:
     bench = logged_in(world())
-    bench.world.answers["https://as.example/token"] = lambda asked: (status, {"error": "later"})
+    bench.world.answers["https://as.example/token"] = lambda asked: (
+        status,
+        {"error": "temporarily_unavailable"},
+    )
     bench.refused()
-    assert bench.error.reason == "later"
+    assert bench.error.reason == "temporarily_unavailable"
     bench.world.answers.clear()
     bench.refused(attempt=Attempt("tools/call other", bench.flow.generation, 1))
     assert bench.header == "Bearer token-2"
