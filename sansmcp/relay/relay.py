@@ -39,7 +39,7 @@ from ..server_call import ListenRequest, Peer, ServerCall, Session
 from .ends import SET_LEVEL, Audience, Upstream
 from .pairings import Pairing, Pairings, client_of
 from .questions import Questions, Report
-from .subscriptions import LISTS, SUBSCRIBE, UNSUBSCRIBE, Subscriptions
+from .subscriptions import LISTS, RESOURCES_CHANGED, SUBSCRIBE, UNSUBSCRIBE, Subscriptions
 from .tool_filter import ToolFilter, learn_schemas
 from .translation import PARKED, PROGRESS_TOKEN, SERVER, given, respond, with_level, without_tasks
 
@@ -418,6 +418,8 @@ class Relay:
 
     def _pass_on(self, handle: int | None, message: Notification, now: float) -> str | None:
         method, params = message.method, given(message.params)
+        if method == RESOURCES_CHANGED:
+            self._subscriptions.list_changed()
         if method in LISTS or method == UPDATED:
             self._audience.tell(method, params, now)
             return None

@@ -19,10 +19,11 @@ from ..messages import Params
 from ..meta_keys import LISTEN, UPDATED
 from .ends import Audience, Upstream
 
+RESOURCES_CHANGED = "notifications/resources/list_changed"
 LISTS = {
     "notifications/tools/list_changed": ("tools", "toolsListChanged"),
     "notifications/prompts/list_changed": ("prompts", "promptsListChanged"),
-    "notifications/resources/list_changed": ("resources", "resourcesListChanged"),
+    RESOURCES_CHANGED: ("resources", "resourcesListChanged"),
 }
 """By notification of a changed list: the capability, and the name in ``subscriptions/listen``."""
 
@@ -33,6 +34,9 @@ _CONFIRM_TIMEOUT = 5.0
 
 _LISTEN_AGAIN = 5.0
 """Seconds after the upstream server has ended a subscription until the relay subscribes again."""
+
+_ASK_AGAIN = 60.0
+"""Seconds after which the upstream server may be asked again for a resource that it has refused."""
 
 _FEW = 1000
 _PAUSE = 0.02
@@ -83,6 +87,10 @@ class Subscriptions:
     """The listeners of which the upstream server has said what they get, and if that is any."""
     _declined: set[str] = attrs.field(factory=set[str], init=False)
     """``""`` if the upstream server has completed a listener for lists that gets nothing."""
+    _refused: dict[str, float] = attrs.field(factory=dict[str, float], init=False)
+    """The resources to which the upstream server did not agree, and until when it is not asked for
+    them again. Else each change of other subscriptions would ask for all of them.
+    """
     _missed: set[str] = attrs.field(factory=set[str], init=False)
     """What may have changed while it was not subscribed to: names as in ``_listeners``."""
     _subscribed: set[str] = attrs.field(factory=set[str], init=False)
@@ -111,6 +119,7 @@ class Subscriptions:
         """Forget the subscriptions that have ended with the upstream session."""
         self._missed |= self._subscribed
         self._subscribed.clear()
+        self._refused.clear()
         listening = set(self._listeners.values())
         self._calls = {call: names for call, names in self._calls.items() if call in listening}
         self._unanswered = {
@@ -130,6 +139,8 @@ class Subscriptions:
 
         Raises LocalProtocolError if it cannot be asked.
         """
+        for uri in uris:  # it may have them by now
+            self._refused.pop(uri, None)
         self._subscribe(uris, now)
         waiting = {uri for uri in uris if uri in self._unanswered}
         unconfirmed = _Unconfirmed(set(uris), waiting, confirm, now + _CONFIRM_TIMEOUT)
@@ -193,6 +204,8 @@ class Subscriptions:
     def _drop_unused(self, used: Collection[str], now: float) -> None:
         """End the subscriptions to the resources to which no client is subscribed."""
         self._missed &= {"", *used}
+        for uri in self._refused.keys() - used:
+            del self._refused[uri]
         for name in [name for name in self._listeners if name and name not in used]:
             call = self._listeners.pop(name)
             self._unanswered.pop(name, None)
@@ -222,7 +235,8 @@ class Subscriptions:
 
     def _subscribe(self, uris: Iterable[str], now: float) -> None:
         """Make the upstream server report changes of resources."""
-        new = sorted({*uris} - self._listeners.keys() - self._subscribed)
+        refused = {uri for uri, until in self._refused.items() if until > now}
+        new = sorted({*uris} - self._listeners.keys() - self._subscribed - refused)
         if self._upstream.listens:
             if new:
                 handle = self._listen(new, {"resourceSubscriptions": new}, now)
@@ -258,6 +272,14 @@ class Subscriptions:
         self._answered(handle, names, uris, now)
         if "" in self._missed and self._listeners.get("") == handle:
             self._tell_changed("", now)
+        if not names and self._calls.pop(handle, None) is not None:
+            # Nobody would end it later: it has nothing that a client could leave.
+            self._acknowledged.pop(handle, None)
+            self._upstream.client.cancel(handle, "no resource was agreed to", now=now)
+
+    def list_changed(self) -> None:
+        """Record that the upstream server may have resources by now which it has refused."""
+        self._refused.clear()
 
     def ended(self, handle: int, event: CallCompleted | CallFailed, now: float) -> None:
         """Take the end of a call that subscribed or listened; other calls have no effect."""
@@ -292,6 +314,7 @@ class Subscriptions:
                 if not each.waiting:
                     ready[each] = None
         names -= refused
+        self._refused.update(dict.fromkeys(refused, now + _ASK_AGAIN))
         for uri in refused:
             self._listeners.pop(uri, None)
             self._subscribed.discard(uri)

@@ -37,7 +37,9 @@ from sansmcp.events import (
     Closed,
     Connected,
     ListenersChanged,
+    ListenReceived,
     ProgressReceived,
+    ServerEvent,
     ServerNotified,
     ServerRequestCancelled,
     ServerRequestReceived,
@@ -1091,6 +1093,58 @@ def test_clients_that_come_and_go_cost_what_they_send(
     bench.wait(60)
     assert not bench.up.server.listened_resources
     assert gathered < 3 * 600
+
+
+@pytest.mark.parametrize("upstream", [OLD, NEW_HTTP], ids=str)
+def test_what_the_upstream_server_refuses_is_asked_for_once(
+    upstream: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However often other clients come and go, and nothing of it stays open."""
+    bench = Bench(NEW_HTTP, upstream, offered={"resources": {"subscribe": True}})
+    bench.up.server.app.confirms_listeners = True
+    asked: list[str] = []
+    receive = Relay.receive_server_event
+
+    def as_one_of_several(relay: Relay, event: ServerEvent, *, now: float) -> str | None:
+        if isinstance(event, ListenReceived):
+            event.request.acknowledge(event.request.uris, now=now)
+            return None
+        return receive(relay, event, now=now)
+
+    monkeypatch.setattr(Relay, "receive_server_event", as_one_of_several)
+    left: list[str] = []
+    cancel = Client.cancel
+
+    def noted(client: Client, handle: int, reason: str = "", *, now: float) -> bool:
+        if client is bench.up.client:
+            left.append(reason)
+        return cancel(client, handle, reason, now=now)
+
+    monkeypatch.setattr(Client, "cancel", noted)
+
+    def refuse() -> None:
+        for event in bench.take_all(bench.up.server_events, CallReceived):
+            if event.call.request.method == "resources/subscribe":
+                asked.append((event.call.request.params or {})["uri"])
+            event.call.respond_error(-32602, "no such resource", now=bench.now)
+        for each in bench.take_all(bench.up.server_events, ListenReceived):
+            asked.extend(each.request.uris)
+            each.request.acknowledge((), now=bench.now)
+        bench.run()
+
+    bench.call(LISTEN, listen_to([f"a:{number}" for number in range(20)]))
+    refuse()
+    for number in range(10):
+        handle = bench.call(LISTEN, listen_to([f"b:{number}"]))
+        refuse()
+        bench.client.cancel(handle, now=bench.now)
+        bench.run()
+        refuse()
+    bench.wait(1)
+    assert sorted(asked) == sorted({*asked})
+    assert len(asked) == 30
+    is_listened = upstream == NEW_HTTP
+    assert left == ["no resource was agreed to"] * (11 if is_listened else 0)
 
 
 def test_while_clients_listen_to_many_resources_others_are_dropped_a_little_later() -> None:
