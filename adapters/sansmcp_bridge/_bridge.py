@@ -31,6 +31,7 @@ from sansmcp_local import ServePlan, ServeSettings, StandardStreams, Task, serve
 from ._aggregate import Aggregate, merged
 from ._link import EVERYTHING, Link, Upstream, UpstreamDriver
 from ._lists import KeptLists, shared_names
+from ._patience import Patience
 from ._uris import UriOwners
 
 MAX_SESSIONS = 100
@@ -91,10 +92,8 @@ class Bridge(sansmcp_asyncio.RunningServer):
         most, starts = self.core.limits.max_sessions + 1, max(1, _STARTS // len(upstreams))
         self.places = {each.name: asyncio.Semaphore(most) for each in upstreams}
         self.starts = {each.name: asyncio.Semaphore(starts) for each in upstreams}
-        self.away: set[str] = set()
         self.kept = KeptLists()
-        self.late: set[str] = set()
-        self.forgiven: set[str] = set()
+        self.patience = Patience()
         self.names = shared_names([each.name for each in upstreams])
         self.uris = UriOwners()
         self._aggregates: dict[sansmcp.Session | None, Aggregate] = {}

@@ -80,11 +80,6 @@ class LinkOwner(Protocol):
         """By server: one for each connection that may be opened at a time."""
         ...
 
-    @property
-    def away(self) -> set[str]:
-        """The servers whose last connection, of any client, could not be opened."""
-        ...
-
     def now(self) -> float:
         """Return the time of both machines, in seconds."""
         ...
@@ -299,7 +294,6 @@ class Link:
     def use(self, client: UpstreamDriver) -> None:
         """Relay by a client that is connected."""
         self.client = client
-        self.bridge.away.discard(self.upstream.name)
         self._since = self.bridge.now()
         if self._relay is None:
             self._relay = Relay(
@@ -329,11 +323,11 @@ class Link:
             self._waiting[of or object()] = work
             self.connect()
 
-    async def connected(self, timeout: float | None = None) -> str | None:
+    async def connected(self, timeout: float) -> str | None:
         """Wait until the server is connected.
 
         Args:
-            timeout: seconds to wait at most; None for as long as the connection may take.
+            timeout: seconds to wait at most.
 
         Returns:
             Why it is not connected; None if it is.
@@ -376,7 +370,6 @@ class Link:
                 finally:
                     client.link = None
         except (sansmcp.CallError, sansmcp.LocalProtocolError, OSError) as error:
-            self.bridge.away.add(self.upstream.name)
             self.bridge.log(f"cannot connect to {self.upstream.name}: {error}")
             self._finish_waiting(f"{self.upstream.name}: {reason_for_clients(error)}")
             self.bridge.pump()

@@ -18,6 +18,7 @@ from sansmcp.skills import EXTENSION, LIST, mistake_in_uri, skill_of
 from sansmcp_local import SharedNames, Task
 
 from ._link import Link
+from ._patience import Patience
 from ._templates import literal_length
 from ._uris import UriOwners
 
@@ -46,15 +47,6 @@ _ITEM_BYTES = 500
 _PAGE_BYTES = 512 * 1024
 """Bytes of JSON of one page for clients, unless one item has more. Some clients take no event of
 more than 1 MiB.
-"""
-
-_LIST_TIMEOUT = 30.0
-"""Seconds in which a server must send a list once it is connected."""
-
-_LATE_TIMEOUT = 5.0
-"""The same for a server whose list did not come in time, so that clients wait less for it. Once it
-is in time it has the whole time again, but only once. One whose last connection could not be opened
-must be connected in this time, too.
 """
 
 _FRESH = 1.0
@@ -89,18 +81,8 @@ class ListOwner(Protocol):
         ...
 
     @property
-    def late(self) -> set[str]:
-        """The servers that get less time, since a list did not come in time, for any client."""
-        ...
-
-    @property
-    def forgiven(self) -> set[str]:
-        """Those that got the whole time once more, since their next list came in time."""
-        ...
-
-    @property
-    def away(self) -> set[str]:
-        """The servers whose last connection could not be opened, for any client."""
+    def patience(self) -> Patience:
+        """How long the lists of each server may take, for all clients together."""
         ...
 
     def now(self) -> float:
@@ -448,8 +430,17 @@ class MergedList:
 
     async def _read(self, link: Link) -> list[Item] | None:
         """Return the items of one server that have a name; None if it fails, which is logged."""
-        name, late = link.upstream.name, self._owner.late
-        why = await link.connected(_LATE_TIMEOUT if name in self._owner.away else None)
+        name, patience, begun = link.upstream.name, self._owner.patience, self._owner.now()
+        until = begun + patience.with_server(name, now=begun)
+        try:
+            return await self._read_until(link, until)
+        finally:
+            now = self._owner.now()
+            patience.took(name, now - begun, now=now)
+
+    async def _read_until(self, link: Link, until: float) -> list[Item] | None:
+        name = link.upstream.name
+        why = await link.connected(until - self._owner.now())
         client = link.client
         if why is not None or client is None:
             self._owner.log(f"{name} is left out of {self._kind.method}: {why}")
@@ -457,7 +448,6 @@ class MergedList:
         if not self._kind.is_offered(client.connected.capabilities):
             return []
         reading = _Reading(link, self._kind, self._tools)
-        until = self._owner.now() + (_LATE_TIMEOUT if name in late else _LIST_TIMEOUT)
         try:
             while reading.is_open:
                 left = max(until - self._owner.now(), 0.001)
@@ -465,18 +455,13 @@ class MergedList:
                 page = await client.call(self._kind.method, reading.params, None, settings)
                 reading.add(json.as_object(page) or {})
         except (sansmcp.CallError, sansmcp.LocalProtocolError) as error:
-            if isinstance(error, sansmcp.RequestTimeout):
-                late.add(name)
             self._owner.log(f"{name} is left out of {self._kind.method}: {error}")
             return None
-        if name in late and name not in self._owner.forgiven:  # else it could be late now and then
-            self._owner.forgiven.add(name)
-            late.discard(name)
         for what in reading.lost[:10]:
-            self._owner.log(f"{link.upstream.name}: {self._kind.method}: left out: {what}")
+            self._owner.log(f"{name}: {self._kind.method}: left out: {what}")
         if reading.is_cut is not None:
             what = f"{self._kind.method} {reading.is_cut}; the rest is left out"
-            self._owner.log(f"{link.upstream.name}: {what}")
+            self._owner.log(f"{name}: {what}")
         return list(reading.items.values())
 
 

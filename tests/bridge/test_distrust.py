@@ -25,7 +25,7 @@ from sansmcp.server.calls import RunningCall
 from sansmcp.skills import EXTENSION
 from sansmcp_asyncio import Call
 from sansmcp_asyncio._process import AsyncioProcess
-from sansmcp_bridge import Bridge, Upstream, _aggregate, _lists, _uris, open_bridge
+from sansmcp_bridge import Bridge, Upstream, _aggregate, _lists, _patience, _uris, open_bridge
 from sansmcp_bridge._templates import literal_length
 
 from ..asyncio.loops import run
@@ -699,60 +699,91 @@ def test_a_server_that_says_nothing_holds_up_no_level(monkeypatch: pytest.Monkey
     assert any("evil: logging/setLevel failed" in line for line in lines)
 
 
-def test_a_server_that_says_nothing_holds_up_lists_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those of further sessions, too, until it is in time again."""
-    monkeypatch.setattr(_lists, "_LIST_TIMEOUT", 0.1)
+@pytest.mark.parametrize("way", ["always", "now and then", "but in time"])
+def test_a_server_that_is_slow_holds_up_lists_once(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Those of further sessions, too. Its tools are listed if they come in the short time."""
+    monkeypatch.setattr(_patience, "_SHORT", 0.1)
+    monkeypatch.setattr(_patience, "_BEYOND", 0.15)
     good, evil, gate = Changing("good", "pay"), sansmcp.App("evil"), asyncio.Event()
+    seconds = 0.2 if way == "but in time" else 3600.0
 
     @evil.handler("tools/list")
     async def list_tools(call: Call) -> Any:
-        await gate.wait()
+        await asyncio.wait([asyncio.ensure_future(gate.wait())], timeout=seconds)
         return {"tools": [{"name": "other", "inputSchema": {"type": "object"}}]}
 
     async def names(bridge: Bridge) -> list[str]:
         async with sansmcp_asyncio.connect(bridge.url, versions=(OLD,)) as client:
-            return await names_of(client)
+            return await asyncio.wait_for(names_of(client), PATIENCE / 2)
 
     async def use(bridge: Bridge, _: Any) -> None:
+        nonlocal seconds
+        for _ in range(3):
+            await names(bridge)
+            if way == "now and then":
+                gate.set()
+                await names(bridge)
+                gate.clear()
+        monkeypatch.setattr(_patience, "_BEYOND", 3600.0)
+        seconds = 3600.0
         assert await names(bridge) == ["pay"]
-        monkeypatch.setattr(_lists, "_LIST_TIMEOUT", 3600.0)
-        monkeypatch.setattr(_lists, "_LATE_TIMEOUT", 0.1)
-        assert await names(bridge) == ["pay"]
-        monkeypatch.setattr(_lists, "_LATE_TIMEOUT", PATIENCE)
+        monkeypatch.setattr(_patience, "_SHORT", PATIENCE)
         gate.set()
         assert await names(bridge) == ["pay", "other"]
-        monkeypatch.setattr(_lists, "_LATE_TIMEOUT", 0.0)
-        assert await names(bridge) == ["pay", "other"]
 
     bridged({"good": good.app, "evil": evil}, use)
 
 
-def test_a_server_that_is_late_now_and_then_holds_up_lists_twice(
+def test_a_server_that_cannot_be_connected_to_now_and_then_holds_up_lists_once(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    good, evil, gate = Changing("good", "pay"), sansmcp.App("evil"), asyncio.Event()
+    monkeypatch.setattr(_patience, "_SHORT", 0.1)
+    good, evil, gate = Changing("good", "pay"), Changing("evil", "other"), asyncio.Event()
 
-    @evil.handler("tools/list")
-    async def list_tools(call: Call) -> Any:
+    async def authenticate(head: Any, connection: Any) -> str:
         await gate.wait()
-        return {"tools": []}
+        return "user"
 
-    async def use(bridge: Bridge, _: Any) -> None:
+    async def names(bridge: Bridge) -> list[str]:
         async with sansmcp_asyncio.connect(bridge.url, versions=(OLD,)) as client:
-            for _ in range(2):
-                monkeypatch.setattr(_lists, "_LIST_TIMEOUT", 0.1)
-                gate.clear()
-                await names_of(client)
-                monkeypatch.setattr(_lists, "_LATE_TIMEOUT", PATIENCE)
-                gate.set()
-                await names_of(client)
-            monkeypatch.setattr(_lists, "_LIST_TIMEOUT", 3600.0)
-            monkeypatch.setattr(_lists, "_LATE_TIMEOUT", 0.1)
-            gate.clear()
-            assert await asyncio.wait_for(names_of(client), PATIENCE / 2) == ["pay"]
-            gate.set()
+            return await asyncio.wait_for(names_of(client), PATIENCE / 2)
 
-    bridged({"good": good.app, "evil": evil}, use)
+    async def main() -> None:
+        gate.set()
+        async with (
+            sansmcp_asyncio.serve(good.app, http=LOCAL) as one,
+            sansmcp_asyncio.serve(evil.app, http=LOCAL, authenticate=authenticate) as two,
+            open_bridge(
+                [Upstream("good", one.url), Upstream("evil", two.url)], http=LOCAL
+            ) as bridge,
+        ):
+            for beyond in (0.1, 3600.0, 3600.0):
+                monkeypatch.setattr(_patience, "_BEYOND", beyond)
+                gate.clear()
+                assert await names(bridge) == ["pay"]
+                monkeypatch.setattr(_patience, "_SHORT", PATIENCE)
+                gate.set()
+                assert await names(bridge) == ["pay", "other"]
+                monkeypatch.setattr(_patience, "_SHORT", 0.1)
+
+    run(main())
+
+
+def test_lists_may_take_30_seconds_once_a_day() -> None:
+    patience, day = _patience.Patience(), 24 * 3600.0
+    assert patience.with_server("a", now=0.0) == 30.0
+    patience.took("a", 4.0, now=0.0)
+    assert patience.with_server("a", now=0.0) == 30.0
+    patience.took("a", 28.0, now=0.0)
+    assert patience.with_server("a", now=0.0) == 7.0
+    patience.took("a", 7.0, now=0.0)
+    assert patience.with_server("a", now=0.0) == 5.0
+    assert patience.with_server("b", now=0.0) == 30.0
+    patience.took("a", 5.0, now=day / 5)
+    assert patience.with_server("a", now=day / 5) == pytest.approx(10.0)
+    assert patience.with_server("a", now=2 * day) == 30.0
 
 
 def calls_of_tools() -> list[RunningCall]:
@@ -1098,7 +1129,7 @@ def test_a_server_that_opens_no_further_connection_holds_up_no_other(
     """Each session has a connection of its own; those of one server take no places of another's."""
     monkeypatch.setattr("sansmcp_bridge._bridge._STARTS", 2)
     monkeypatch.setattr(_aggregate, "_LEVEL_TIMEOUT", 0.1)
-    monkeypatch.setattr(_lists, "_LATE_TIMEOUT", 0.05)
+    monkeypatch.setattr(_patience, "_SHORT", 0.05)
     good, evil, gate = Changing("good", "pay"), Changing("evil", "other"), asyncio.Event()
     good.resources, evil.app.capabilities = ["a:1"], {"tools": {}, "logging": {}}
     lines: list[str] = []
@@ -1127,6 +1158,7 @@ def test_a_server_that_opens_no_further_connection_holds_up_no_other(
                 await asyncio.wait_for(client.call("logging/setLevel", {"level": "info"}), 4.0)
             while not any("cannot connect to evil" in line for line in lines):
                 await asyncio.sleep(0.01)
+            bridge.patience.took("evil", 3600.0, now=bridge.now())
             client = await enter(sansmcp_asyncio.connect(bridge.url, versions=(OLD,)))
             assert await names_of(client) == ["pay"]
             assert await text_of(client, "pay") == "good: pay"

@@ -17,6 +17,7 @@ from sansmcp.relay import ToolFilter
 from sansmcp.typed_results import MAX_PAGES, TOOLS, Pages
 from sansmcp_bridge import _lists
 from sansmcp_bridge._lists import KINDS, KeptLists, MergedList, shared_names
+from sansmcp_bridge._patience import Patience
 from sansmcp_bridge._uris import UriOwners
 from sansmcp_tools._pages import page_of
 
@@ -108,9 +109,7 @@ async def _read_merged(pages: list[list[Any]], cursors: list[Any]) -> None:
     owner: Any = SimpleNamespace(
         names=shared_names(names),
         kept=KeptLists(),
-        late=set[str](),
-        away=set[str](),
-        forgiven=set[str](),
+        patience=Patience(),
         uris=UriOwners(),
         core=SimpleNamespace(limits=Limits()),
         now=lambda: 0.0,
