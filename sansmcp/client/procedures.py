@@ -67,6 +67,12 @@ from .task_polling import TaskPolling
 _MAX_PAGES = 100
 """The number of pages of a list of tools to fetch when the headers of a tool are looked up."""
 
+_BAD_REQUEST = 400
+"""The HTTP status of an error about the request. With another one it may be of a handler, which has
+run: a relay passes on errors of other servers. On stdio, where no headers are mirrored, nothing
+tells them apart.
+"""
+
 _INSTANCE_LOST = "instance_lost"
 """The reason in an error of a server of several instances: that which ran the call has died."""
 
@@ -173,14 +179,14 @@ class Procedures:
         """Remove the reason for an error response, if that can be done and was not tried yet."""
         self._responded()
         self._key_arrived(call)
-        is_mismatch = error.code == HEADER_MISMATCH and self._encoder.mirroring is not None
-        tried = call.attempts.tried
-        if is_mismatch and call.method == "tools/call" and NeedsTools not in tried:
+        is_mismatch = error.code == HEADER_MISMATCH and http_status == _BAD_REQUEST
+        must_mirror = self._encoder.mirroring is not None and call.method == "tools/call"
+        if is_mismatch and must_mirror and NeedsTools not in call.attempts.tried:
             call.attempts.tried += (NeedsTools,)
             yield NeedsTools()
             yield from self._list_tools()
             return None
-        if self._is_about_version(call, error):
+        if self._is_about_version(call, error, http_status):
             call.attempts.tried += (NeedsVersion,)
             yield NeedsVersion()
             return None
@@ -209,7 +215,8 @@ class Procedures:
             return None
         error = refusal.error
         if error is not None and (
-            error.id == call.id or (error.id is None and self._is_about_version(call, error))
+            error.id == call.id
+            or (error.id is None and self._is_about_version(call, error, refusal.status))
         ):
             return (yield from self._denied(call, error, refusal.status))
         return refusal.as_error(call.method, call.id)
@@ -264,10 +271,13 @@ class Procedures:
         key = call.key
         return key is not None and key.next not in FIRST and self._keys.place is None
 
-    def _is_about_version(self, call: PendingRequest, error: ErrorResponse) -> bool:
+    def _is_about_version(
+        self, call: PendingRequest, error: ErrorResponse, http_status: int | None
+    ) -> bool:
         """Return True if the version was refused, for the first time for a call."""
         is_unsupported = error.code == UNSUPPORTED_VERSION and self._encoder.agreed.is_modern
-        return is_unsupported and NeedsVersion not in call.attempts.tried
+        is_of_protocol = self._encoder.mirroring is None or http_status == _BAD_REQUEST
+        return is_unsupported and is_of_protocol and NeedsVersion not in call.attempts.tried
 
     def _after_death(self, call: PendingRequest, outcome: object) -> Retry | None:
         """Return when to send a safe call again because the instance that ran it has died."""

@@ -28,12 +28,15 @@ from ..meta_keys import LOG_LEVEL, OWN_META, SERVER_INFO, SUBSCRIPTION_ID
 from ..revisions import Revision
 from ..server_call import ServerCall
 from ..tasks import EXTENSION
+from ..types import Era
 
 SERVER, RELAY, PARKED = "server", "relay", "parked"
 """Members of the signed state of a client: the upstream server that needs the input, and if the
 upstream call is still open, which relay has it, and which pairing there. Relays of several
 processes may have the same key, and one that was started again has that of the earlier one.
 """
+
+_ABOUT_REQUEST = (jsonrpc.HEADER_MISMATCH, jsonrpc.UNSUPPORTED_VERSION)
 
 PROGRESS_TOKEN = "progressToken"
 
@@ -128,11 +131,12 @@ def respond(
         except LocalProtocolError as error:
             return _respond_in_part(call, event.result, server, error, now)
     elif isinstance(event.error, JsonRpcError):
-        failed = event.error
+        data = event.error.data
+        code, message = _error_for(call.peer.revision, event.error)
         try:
-            call.respond_error(failed.code, failed.message, failed.data, now=now)
+            call.respond_error(code, message, data, now=now)
         except LocalProtocolError as error:
-            call.respond_error(failed.code, failed.message, now=now)
+            call.respond_error(code, message, now=now)
             return f"The data of an error of the upstream server cannot be sent: {error}"
     else:
         text = f"The upstream server gave no result: {reason_for_clients(event.error)}"
@@ -140,6 +144,17 @@ def respond(
         if event.error.__cause__ is None:  # else the client has failed, and reports that once
             return f"{call.request.method[:100]!r} got no result: {event.error}"
     return None
+
+
+def _error_for(revision: Revision, error: JsonRpcError) -> tuple[int, str]:
+    """Return code and message of an error as a client of this revision gets them.
+
+    At 2026-07-28 some codes say that the request was refused before anything has run, and the
+    client may repeat it. Of the upstream server they are about a request of the relay.
+    """
+    if revision.era is Era.MODERN and error.code in _ABOUT_REQUEST:
+        return jsonrpc.INTERNAL_ERROR, f"The upstream server failed: {error}"
+    return error.code, error.message
 
 
 def _respond_in_part(

@@ -1848,6 +1848,35 @@ def test_the_data_of_an_error_that_is_not_json_is_left_out() -> None:
     assert len(bench.lost) == 1
 
 
+@pytest.mark.parametrize("code", [-32020, -32022])
+@pytest.mark.parametrize("up", [NEW, NEW_HTTP, OLD, OLD_HTTP])
+@pytest.mark.parametrize("down", [NEW, NEW_HTTP])
+def test_no_error_of_the_server_says_that_the_relay_has_run_nothing(
+    down: tuple[str, str], up: tuple[str, str], code: int
+) -> None:
+    """The client would repeat the call. On stdio the relay's own does so once."""
+    bench = Bench(down, up)
+    bench.call("tools/call", {"name": "pay"})
+    data = {"supported": [down[0]], "requested": down[0]}
+    runs = 0
+    while not any(isinstance(event, CallFailed) for event in bench.down.events):
+        bench.arrived().respond_error(code, "no luck", data, now=bench.now)
+        bench.run()
+        runs += 1
+    error = error_of(bench)
+    assert error.code == -32603
+    assert error.message == f"The upstream server failed: no luck (code {code})"
+    assert error.data == data
+    assert runs == (2 if up == NEW and code == -32022 else 1)
+
+
+def test_an_older_client_gets_each_error_as_it_is() -> None:
+    bench = Bench(OLD_HTTP, NEW_HTTP)
+    begun(bench, method="tools/call").respond_error(-32022, "no luck", now=bench.now)
+    bench.run()
+    assert error_of(bench).code == -32022
+
+
 def test_a_notification_that_is_not_json_is_lost() -> None:
     bench = Bench(OLD_HTTP, OLD)
     begun(bench)

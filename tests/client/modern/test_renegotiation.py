@@ -53,6 +53,23 @@ def test_the_call_is_made_again_though_it_may_change_something(
     assert harness.client.next_deadline() is None
 
 
+@pytest.mark.parametrize("code", [-32020, -32022])
+@pytest.mark.parametrize("status", [200, 404, 500])
+def test_an_error_of_a_handler_repeats_no_call_whatever_its_code(
+    harness: ModernClientHarness, code: int, status: int
+) -> None:
+    """Those about the request itself have the status 400."""
+    handle, asked = harness.call("tools/call", params={"name": "pay"}, idempotent=False)
+    error = {**refused_version(asked.id, MODERN)["error"], "code": code}
+    asked.answer({"jsonrpc": "2.0", "id": asked.id, "error": error}, status)
+    (end,) = ends(harness)
+    assert isinstance(end, CallFailed)
+    assert end.call == handle
+    assert isinstance(end.error, JsonRpcError)
+    assert end.error.code == code
+    assert harness.requests == []
+
+
 @pytest.mark.parametrize("status", [200, 400])
 def test_that_is_done_once(harness: ModernClientHarness, status: int) -> None:
     handle, asked = harness.call()
