@@ -1,8 +1,8 @@
 """Run the generators of a flow: one at a time, each to its end.
 
-Every flow ends with :class:`Obtained` or :class:`Failed`: each HTTP request has a time limit, a
-login too, and the number of requests is bounded by the code. The table AUTHORIZATION names the
-states.
+Every flow ends with :class:`Obtained` or :class:`Failed`: a login has a time limit, each HTTP
+request, and all requests of a flow together, since the requests that wait for it have none
+meanwhile. The table AUTHORIZATION names the states.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ from .codes import PendingCode, code_in
 from .http import REQUEST_TIMEOUT, ResponseCollector
 from .steps import AbortFetch, Failed, Fetch, Obtained, Pause, Step, Steps, Wait
 from .stored_credentials import StoredCredentials
+
+FLOW_TIMEOUT = 60.0
+"""Seconds for all HTTP requests of a flow; what else it waits for, as a login, does not count."""
 
 LOGOUT_TIMEOUT = 60.0
 """Seconds for a whole logout: the wait for the lock, all requests, and the storage."""
@@ -61,6 +64,10 @@ class Runner:
         default=None, init=False
     )
     """What it waits for; for a :class:`Fetch`, what has arrived of the response."""
+    _asked_at: float = attrs.field(default=0.0, init=False)
+    """When the last HTTP request began."""
+    _left: float = attrs.field(default=0.0, init=False)
+    """The seconds that were left then for all requests of the flow."""
     _logout_deadline: float = attrs.field(default=math.inf, init=False)
     """The time at which a logout ends; infinite in flows that are no logout."""
 
@@ -72,7 +79,7 @@ class Runner:
     def run(self, event: AuthorizationEvent, steps: Steps[None], now: float) -> None:
         """Run a generator; ``event`` is what has led to it."""
         self._advance(event)
-        self._running = steps
+        self._running, self._left = steps, FLOW_TIMEOUT
         self._resume(None, now)
 
     def run_logout(self, steps: Steps[None], now: float) -> None:
@@ -147,10 +154,15 @@ class Runner:
         """Handle the deadline."""
         match self._wait:
             case ResponseCollector() as collector:
+                self._steps.append(AbortFetch())
+                if now >= self._asked_at + self._left:  # whatever other request might help
+                    limit = f"within the {FLOW_TIMEOUT:g} s for all requests of an authorization"
+                    self._wait, self.deadline = None, math.inf
+                    self._fail(collector.timed_out(limit))
+                    return
                 is_last = now >= self._logout_deadline - _DELETION_TIMEOUT
                 seconds = LOGOUT_TIMEOUT - _DELETION_TIMEOUT if is_last else REQUEST_TIMEOUT
                 limit = f"within {seconds:g} s" + " of the logout" * is_last
-                self._steps.append(AbortFetch())
                 self._resume(collector.timed_out(limit), now)
             case PendingCode():
                 limit = f"{self._login_timeout:g} s (login_timeout)"
@@ -168,6 +180,8 @@ class Runner:
         """Send a result to the generator, or raise a failure there; run it until it waits again."""
         running = self._running
         assert running is not None
+        if isinstance(self._wait, ResponseCollector):
+            self._left -= now - self._asked_at
         self.deadline, self._wait = math.inf, None
         is_failure = isinstance(result, AuthorizationFailed)
         try:
@@ -199,8 +213,10 @@ class Runner:
         self._wait = ResponseCollector(wait.request) if isinstance(wait, Fetch) else wait
         match wait:
             case Fetch():
+                self._asked_at = now
                 self.deadline = min(
-                    now + REQUEST_TIMEOUT, self._logout_deadline - _DELETION_TIMEOUT
+                    now + min(REQUEST_TIMEOUT, self._left),
+                    self._logout_deadline - _DELETION_TIMEOUT,
                 )
                 self._steps.append(wait)
             case PendingCode():

@@ -18,7 +18,7 @@ from sansmcp.auth.options import Authorization, ClientCredentials
 from sansmcp.auth.step_ups import Attempt
 from sansmcp.auth.steps import Failed
 from sansmcp.errors import AuthorizationFailed
-from sansmcp.http import BodyData, ResponseHead
+from sansmcp.http import BodyData, BodyEnd, ResponseHead
 from sansmcp.states import AuthorizationState
 from sansmcp.types import escape_controls
 
@@ -224,6 +224,66 @@ def test_slow_responses(url: str) -> None:
     bench.wait()
     assert bench.error.reason == "no_response"
     assert bench.pending is None
+
+
+class LateWorld(World):
+    """Its servers answer when :func:`answer_late` has them do it."""
+
+    def answer(self, request: Asked) -> Answer:
+        return None
+
+
+def answer_late(bench: Bench, seconds: float) -> float:
+    """Answer the requests of a flow after some seconds each; return how long it took."""
+    begin = bench.now
+    while bench.pending is not None:
+        if bench.flow.deadline < bench.now + seconds:
+            bench.wait()
+            continue
+        bench.now += seconds
+        bench.pending = None
+        found = World.answer(bench.world, bench.world.asked[-1])
+        assert isinstance(found, tuple)
+        bench.flow.receive(ResponseHead(status=found[0], peer=PUBLIC), bench.now)
+        body = found[1] if isinstance(found[1], bytes) else json.dumps(found[1]).encode()
+        bench.flow.receive(BodyData(body), bench.now)
+        bench.flow.receive(BodyEnd(), bench.now)
+        bench.run()
+    return bench.now - begin
+
+
+UNATTENDED = Authorization(
+    client=OAuthClient(client_id="c", client_secret="s"), grant=ClientCredentials()
+)
+
+
+@pytest.mark.parametrize("options", [Authorization(), UNATTENDED], ids=["person", "program"])
+@pytest.mark.parametrize("seconds", [1.0, 9.9, 10.0])
+def test_servers_that_answer_late_hold_a_call_for_a_minute(
+    options: Authorization, seconds: float
+) -> None:
+    """The timeouts of the call stand still meanwhile, and each of 20 issuers has three places."""
+    issuers = [f"https://as.example/{number}" for number in range(20)]
+    named = {**RESOURCE, "authorization_servers": issuers}
+    bench = Bench(LateWorld(documents={PRM: named}), options).start()
+    for number in range(2):  # each flow has its own minute
+        bench.refused(attempt=bench.sent(f"tools/call {number}"))
+        assert 59 < answer_late(bench, seconds) <= 60
+        assert bench.error.reason == "no_response"
+        assert "within the 60 s for all requests of an authorization" in str(bench.error)
+
+
+def test_the_minute_of_the_requests_does_not_run_during_a_login() -> None:
+    bench = Bench(LateWorld(person=lambda _: None)).start()
+    bench.refused()
+    assert answer_late(bench, 9.9) == pytest.approx(29.7)
+    bench.now += 299
+    parameters = dict(parse_qsl(urlsplit(bench.world.opened[0]).query))
+    bench.world.codes["x"] = parameters
+    bench.flow.redirected(f"?code=x&state={parameters['state']}", bench.now)
+    bench.run()
+    assert answer_late(bench, 9.9) == pytest.approx(9.9)
+    assert bench.header == "Bearer token-1"
 
 
 def test_endpoints_of_another_origin_get_only_what_was_made_for_them() -> None:
