@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 
 import attrs
@@ -38,12 +39,22 @@ _LISTEN_AGAIN = 5.0
 _ASK_AGAIN = 60.0
 """Seconds after which the upstream server may be asked again for a resource that it has refused."""
 
+_MOST_ASKED = 100
+"""Requests that subscribe or unsubscribe and run at one time, before 2026-07-28; others wait. The
+resources of clients are many, and must leave the connection room for calls.
+"""
+
+_ASK_TIMEOUT = 30.0
+"""Seconds in which the upstream server must answer one of them."""
+
 _FEW = 1000
 _PAUSE = 0.02
 """How often what the clients use is compared with what they have subscribed to: at once if it is
 few resources, else with this pause for each thousand, in seconds. The comparison takes 1 ms for a
 thousand, so it takes a twentieth of the time at most, however many clients come and go.
 """
+
+_QUEUED = -1
 
 Confirm = Callable[[Collection[str], float], object]
 """Takes the resources to which the upstream server has agreed, and the time."""
@@ -74,7 +85,13 @@ class Subscriptions:
     _listens_again: float = attrs.field(default=math.inf, init=False)
     """When to replace the listeners that the upstream server has ended."""
     _unanswered: dict[str, int] = attrs.field(factory=dict[str, int], init=False)
-    """By resource whose subscription has had no response yet: the upstream call."""
+    """By resource whose subscription has had no response yet: the upstream call; ``_QUEUED`` if it
+    waits for others.
+    """
+    _queue: dict[str, str] = attrs.field(factory=dict[str, str], init=False)
+    """Before 2026-07-28: the resources to subscribe to, or to unsubscribe from, by the method."""
+    _asking: set[int] = attrs.field(factory=set[int], init=False)
+    """The calls that do so."""
     _unconfirmed: dict[_Unconfirmed, None] = attrs.field(
         factory=dict[_Unconfirmed, None], init=False
     )
@@ -120,6 +137,8 @@ class Subscriptions:
         self._missed |= self._subscribed
         self._subscribed.clear()
         self._refused.clear()
+        self._queue.clear()
+        self._asking.clear()
         listening = set(self._listeners.values())
         self._calls = {call: names for call, names in self._calls.items() if call in listening}
         self._unanswered = {
@@ -198,6 +217,7 @@ class Subscriptions:
                 self._listen({""}, lists, now)
             if self._upstream.offers("resources", "subscribe"):
                 self._subscribe(used, now)
+            self._ask(now)
         except LocalProtocolError:  # too many calls are running
             self._listens_again = now + _LISTEN_AGAIN
 
@@ -215,11 +235,13 @@ class Subscriptions:
                 self._acknowledged.pop(call, None)
                 self._upstream.client.cancel(call, "no client is subscribed", now=now)
         for uri in self._subscribed.difference(used) if self._upstream.is_ready else ():
-            try:
-                self._upstream.client.call(UNSUBSCRIBE, {"uri": uri}, now=now)
-            except LocalProtocolError:  # too many calls are running; the next change tries again
-                return
             self._subscribed.discard(uri)
+            if self._queue.pop(uri, None) == SUBSCRIBE:
+                self._unanswered.pop(uri, None)
+            else:
+                self._queue[uri] = UNSUBSCRIBE
+        with suppress(LocalProtocolError):  # too many calls are running; it is tried again
+            self._ask(now)
 
     def _tell_changed(self, name: str, now: float) -> None:
         """Tell the clients that a resource, or lists, may have changed meanwhile."""
@@ -243,10 +265,30 @@ class Subscriptions:
                 self._unanswered.update(dict.fromkeys(new, handle))
             return
         for uri in new:
-            handle = self._upstream.client.call(SUBSCRIBE, {"uri": uri}, now=now)
-            self._calls[handle] = {uri}
-            self._unanswered[uri] = handle
             self._subscribed.add(uri)
+            if self._queue.pop(uri, None) is None:
+                self._queue[uri] = SUBSCRIBE
+                self._unanswered[uri] = _QUEUED
+            # else it was still to be unsubscribed from
+        self._ask(now)
+
+    def _ask(self, now: float) -> None:
+        """Send the requests that wait, as many as may run. Raises LocalProtocolError."""
+        while self._queue and len(self._asking) < _MOST_ASKED and self._upstream.is_ready:
+            uri, method = next(iter(self._queue.items()))
+            try:
+                handle = self._upstream.client.call(
+                    method, {"uri": uri}, timeout=_ASK_TIMEOUT, now=now
+                )
+            except LocalProtocolError:
+                self._listens_again = min(self._listens_again, now + _LISTEN_AGAIN)
+                raise
+            del self._queue[uri]
+            self._asking.add(handle)
+            self._calls[handle] = set[str]()
+            if method == SUBSCRIBE:
+                self._calls[handle].add(uri)
+                self._unanswered[uri] = handle
 
     def _listen(self, names: Collection[str], wanted: Mapping[str, Any], now: float) -> int:
         handle = self._upstream.client.call(LISTEN, {"notifications": dict(wanted)}, now=now)
@@ -283,6 +325,7 @@ class Subscriptions:
 
     def ended(self, handle: int, event: CallCompleted | CallFailed, now: float) -> None:
         """Take the end of a call that subscribed or listened; other calls have no effect."""
+        self._asking.discard(handle)
         gets_any = self._acknowledged.pop(handle, True)
         names = self._calls.pop(handle, set())
         heard = {name for name in names if self._listeners.get(name) == handle}
@@ -296,6 +339,8 @@ class Subscriptions:
         elif heard and not is_refused:
             self._missed.update(heard)
             self._listens_again = min(self._listens_again, now + _LISTEN_AGAIN)
+        with suppress(LocalProtocolError):  # too many calls are running; it is tried again
+            self._ask(now)
 
     def _answered(self, handle: int, names: set[str], agreed: Collection[str], now: float) -> None:
         """Take the response of the upstream server to the subscription of a call.

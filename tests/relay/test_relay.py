@@ -1095,6 +1095,38 @@ def test_clients_that_come_and_go_cost_what_they_send(
     assert gathered < 3 * 600
 
 
+@pytest.mark.parametrize("leaves", [False, True])
+def test_subscriptions_leave_room_for_calls(leaves: bool) -> None:
+    """At a server that does not answer them, and as many as it answers go on."""
+    bench = Bench(NEW_HTTP, OLD)
+    asked: list[ServerCall] = []
+    uris = [f"a:{number}" for number in range(500)]
+    handles = [bench.call(LISTEN, listen_to(uris[start : start + 250])) for start in (0, 250)]
+
+    def take() -> None:
+        asked.extend(each.call for each in bench.take_all(bench.up.server_events, CallReceived))
+
+    take()
+    assert len(asked) == 100
+    bench.wait(31)
+    take()
+    assert len(asked) == 200
+    if leaves:
+        for handle in handles:
+            bench.client.cancel(handle, now=bench.now)
+        bench.run()
+        assert not bench.take_all(bench.up.server_events, CallReceived)
+        return
+    while len(asked) < 500:
+        before = len(asked)
+        for call in asked[-100:]:
+            call.respond({}, now=bench.now)
+        bench.run()
+        take()
+        assert before < len(asked) <= before + 100
+    assert {(call.request.params or {})["uri"] for call in asked} == {*uris}
+
+
 @pytest.mark.parametrize("upstream", [OLD, NEW_HTTP], ids=str)
 def test_what_the_upstream_server_refuses_is_asked_for_once(
     upstream: tuple[str, str], monkeypatch: pytest.MonkeyPatch
