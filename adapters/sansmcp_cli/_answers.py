@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import shutil
 import sys
 import webbrowser
 from collections.abc import Callable, Mapping, Sequence
@@ -22,15 +21,12 @@ from sansmcp.types import escape_controls, hide_secrets
 from ._adapters import RequestHandlers
 from ._credentials import has_browser
 from ._form import interview
-from ._output import UsageError, print_line, print_prompt
+from ._output import UsageError, broken, print_line, print_prompt, width_of_terminal
 from ._references import fields_of
 from ._values import convert_words
 
 _CANCELLED = {"action": "cancel"}
 _DECLINED = {"action": "decline"}
-
-_NARROWEST = 20
-"""Columns of a terminal, at least."""
 
 
 class Answers:
@@ -175,39 +171,9 @@ def _wrapped(prompt: str) -> str:
     There a text of the server would look like a line of this command. Lines that go on are
     indented.
     """
-    width = max(shutil.get_terminal_size().columns, _NARROWEST)
-    return "\n".join(part for line in prompt.split("\n") for part in broken(line, width))
-
-
-def broken(line: str, width: int) -> list[str]:
-    """Return a line, broken between words where it is too long; what follows a break is indented.
-
-    One without spaces says little, and may be a URL that a person copies: it stays whole.
-    """
-    if line.isascii() and " " not in line:
-        return [line]
-    parts, columns = [""], 0
-    for char in line:
-        needed = _columns(char)
-        while columns + needed > width:
-            head, _, word = parts[-1].rpartition(" ")
-            if head.strip():
-                parts[-1:] = [head, f"  {word}"]
-            else:  # the word alone is as long as the line
-                parts.append("  ")
-            columns = _columns(parts[-1])
-        parts[-1] += char
-        columns += needed
-    return parts
-
-
-def _columns(text: str) -> int:
-    """Return how many columns of a terminal a text takes at most.
-
-    Which characters take two changes with each version of Unicode, and a terminal may have a newer
-    one than Python; below U+1100 there are none.
-    """
-    return sum(1 if char < "\u1100" else 2 for char in text)
+    return "\n".join(
+        part for line in prompt.split("\n") for part in broken(line, width_of_terminal())
+    )
 
 
 async def _read_line() -> str:

@@ -282,11 +282,10 @@ def _configured(
         found = read_servers(options.config)
     except sansmcp.LocalProtocolError as error:
         raise UsageError(str(error)) from error
-    if not found.servers:
-        reasons = [str(error) for error in found.failures.values()]
-        raise UsageError("\n".join(reasons) or f"{options.config} has no servers to be used")
     for name, failure in found.failures.items():
         print_line(f"{name} is left out: {failure}", sys.stderr)
+    if not found.servers:
+        raise UsageError(f"{options.config} has no servers to be used")
     return [_configured_one(each, options, common, stack) for each in found.servers.values()]
 
 

@@ -12,10 +12,10 @@ import io
 import os
 import shutil
 import sys
-import textwrap
 from argparse import SUPPRESS, ArgumentParser, Namespace
 from typing import Any, Protocol, TextIO
 
+from sansmcp.errors import CallError
 from sansmcp.trace import Tracer
 from sansmcp.types import escape_controls, escaped
 
@@ -121,9 +121,17 @@ def print_prompt(text: str) -> None:
 
 
 def print_error(error: Exception) -> None:
-    """Print the text of an error to stderr, which may have several lines."""
-    for line in f"sansmcp: {error}".split("\n"):
-        print_wrapped(line)
+    """Print the text of an error to stderr.
+
+    That of a CallError has several lines, of which each is escaped already. Any other is one line:
+    a line break in it is of a name that a server has chosen. Lines after the first are indented, so
+    that none looks like one of this command.
+    """
+    text = str(error)
+    first, *others = text.split("\n") if isinstance(error, CallError) else [text]
+    print_wrapped(f"sansmcp: {first}")
+    for line in others:
+        print_wrapped(f"  {line}")
 
 
 def print_wrapped(line: str) -> None:
@@ -134,17 +142,55 @@ def print_wrapped(line: str) -> None:
     """
     parts = [line]
     if sys.stderr.isatty():
-        width = max(shutil.get_terminal_size().columns, 20)
+        width = width_of_terminal()
         text, with_command, words = escape_controls(line).partition(_COMMAND)
         if with_command:
             text += ":"
-        parts = textwrap.wrap(text, width, break_long_words=False, break_on_hyphens=False) or [""]
+        parts = broken(text, width)
         if with_command:
-            parts.append(f"sansmcp {words}")
-            if len(parts[-2]) + 1 + len(parts[-1]) <= width:
-                parts[-2:] = [" ".join(parts[-2:])]
+            command = f"sansmcp {words}"
+            if columns_of(parts[-1]) + 1 + columns_of(command) <= width:
+                parts[-1] += f" {command}"
+            else:
+                parts.append(f"  {command}")
     for part in parts:
         print_line(part, sys.stderr)
+
+
+def width_of_terminal() -> int:
+    """Return the columns of the terminal, and at least 20."""
+    return max(shutil.get_terminal_size().columns, 20)
+
+
+def broken(line: str, width: int) -> list[str]:
+    """Return a line, broken between words where it is too long; what follows a break is indented.
+
+    One without spaces says little, and may be a URL that a person copies: it stays whole.
+    """
+    if line.isascii() and " " not in line:
+        return [line]
+    parts, columns = [""], 0
+    for char in line:
+        needed = columns_of(char)
+        while columns + needed > width:
+            head, _, word = parts[-1].rpartition(" ")
+            if head.strip():
+                parts[-1:] = [head, f"  {word}"]
+            else:  # the word alone is as long as the line
+                parts.append("  ")
+            columns = columns_of(parts[-1])
+        parts[-1] += char
+        columns += needed
+    return parts
+
+
+def columns_of(text: str) -> int:
+    """Return how many columns of a terminal a text takes at most.
+
+    Which characters take two changes with each version of Unicode, and a terminal may have a newer
+    one than Python; below U+1100 there are none.
+    """
+    return sum(1 if char < "\u1100" else 2 for char in text)
 
 
 def add_trace(parser: Options, what: str) -> None:

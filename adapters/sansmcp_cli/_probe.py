@@ -7,7 +7,6 @@ import asyncio
 import json
 import shutil
 import sys
-import textwrap
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -17,13 +16,13 @@ import sansmcp
 import sansmcp_asyncio
 from sansmcp.events import ClientEvent, StandaloneStreamClosed
 from sansmcp.typed_results import PROMPTS, RESOURCES, TOOLS, Listing, Pages
-from sansmcp.types import HTTP_SSE, STDIO, STREAMABLE_HTTP, URL_TRANSPORTS
+from sansmcp.types import HTTP_SSE, STDIO, STREAMABLE_HTTP, URL_TRANSPORTS, escape_controls
 from sansmcp_local import ConnectSettings
 
 from ._advice import advice, is_denied, is_no_endpoint
 from ._credentials import authorization_for
 from ._network import network_of
-from ._output import Commands, UsageError, add_trace, examples, print_line, tracer
+from ._output import Commands, UsageError, add_trace, broken, examples, print_line, tracer
 from ._session import add_server
 from ._target import USAGE, headers_of, process_of, target_of
 from ._with_asyncio import run
@@ -234,13 +233,13 @@ def _as_json(findings: _ProbeReport) -> dict[str, Any]:
 def _show(findings: _ProbeReport) -> None:
     if not findings.works:
         (*_, why) = findings.revisions.values()
-        _row(f"  {findings.transport:<16} no", why or "")
+        _row(f"  {findings.transport:<16} no", *(why or "").split("\n"))
         return
     spoken = [revision for revision, why in findings.revisions.items() if why is None]
     _row(f"  {findings.transport:<16} yes", " ".join(spoken))
     for revision, why in findings.revisions.items():
         if why is not None:
-            _row(f"    {revision:<14} no", why)
+            _row(f"    {revision:<14} no", *why.split("\n"))
     server = " ".join(str(findings.server.get(key, "")) for key in ("name", "version"))
     _row("    server", server.strip() or "nameless")
     if findings.transport == STREAMABLE_HTTP:
@@ -248,12 +247,12 @@ def _show(findings: _ProbeReport) -> None:
         _row(f"    {'GET stream':<14} {'yes' if stream is None else 'no'}", stream or "")
     _row("    capabilities", ", ".join(findings.capabilities) or "none")
     for name, count in findings.offers.items():
-        _row(f"    {name}", str(count))
+        _row(f"    {name}", *str(count).split("\n"))
 
 
-def _row(label: str, text: str) -> None:
-    """Print a row of the table; text that takes several lines stays in its column."""
-    first, *others = [part for line in text.split("\n") for part in _wrapped(line)]
+def _row(label: str, *lines: str) -> None:
+    """Print a row of the table; text of several lines, as errors have, stays in its column."""
+    first, *others = [part for line in lines for part in _wrapped(escape_controls(line))]
     print_line(f"{label:<{_LABEL_WIDTH - 1}} {first}".rstrip())
     for line in others:
         print_line(" " * _LABEL_WIDTH + line)
@@ -264,4 +263,4 @@ def _wrapped(line: str) -> list[str]:
     if not sys.stdout.isatty():
         return [line]
     width = max(shutil.get_terminal_size().columns - _LABEL_WIDTH, _NARROWEST)
-    return textwrap.wrap(line, width, break_long_words=False, break_on_hyphens=False) or [""]
+    return broken(line, width)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import re
 import sys
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
@@ -45,6 +46,9 @@ from ._target import (
 )
 
 _DEFAULTS = sansmcp.ClientOptions()
+
+_METHOD = re.compile(r"[\w/.$-]+", re.ASCII)
+"""A method that looks like no other line, such as one that says sansmcp and a colon."""
 
 _MAX_PAGES = 100
 """Pages of a list that are read. A server that never ends its list is not read for ever."""
@@ -140,10 +144,13 @@ class Conversation:
 
 
 def notification_line(notification: sansmcp.Notification) -> str:
-    """Return a line that shows a notification."""
+    """Return a line that shows a notification. A method of other words is JSON, in quotes."""
+    method = notification.method
+    if not _METHOD.fullmatch(method):
+        method = json.dumps(method, ensure_ascii=False)
     if notification.params is None:
-        return notification.method
-    return f"{notification.method} {json.dumps(notification.params, ensure_ascii=False)}"
+        return method
+    return f"{method} {json.dumps(notification.params, ensure_ascii=False)}"
 
 
 @contextmanager

@@ -134,7 +134,7 @@ def test_what_a_command_prints_that_is_no_server() -> None:
     assert called.status == 1
     assert called.err.splitlines() == [
         "sansmcp: The server process 'echo' has ended with status 0:",
-        "(stdout, not an MCP message) hello",
+        "  (stdout, not an MCP message) hello",
         "sansmcp: The command must start an MCP server that reads messages from its standard input "
         "and writes nothing else to its standard output",
     ]
@@ -145,8 +145,8 @@ def test_what_a_command_prints_that_does_not_end() -> None:
     called = run_in_process("call", "--timeout", "5", "add", "{}", "--", "sh", "-c", script)
     assert called.err.splitlines() == [
         "sansmcp: initialize got no response from the server process within 5 s (connect_timeout):",
-        "(stdout, not an MCP message) serving on port 8000",
-        "ready",
+        "  (stdout, not an MCP message) serving on port 8000",
+        "  ready",
     ]
 
 

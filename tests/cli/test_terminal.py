@@ -14,9 +14,9 @@ import pytest
 from rich.console import Console
 
 from sansmcp import JsonRpcError
-from sansmcp_cli._answers import broken
 from sansmcp_cli._display import markdown_of
 from sansmcp_cli._form import interview
+from sansmcp_cli._output import broken
 
 from .conftest import command, run_in_process, serving
 from .plain_server import plain_server
