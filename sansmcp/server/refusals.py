@@ -135,6 +135,10 @@ INSUFFICIENT_SCOPE = RefusalTemplate(
 SCOPES_FAILED = RefusalTemplate(
     500, INTERNAL_ERROR, "scopes_failed", "The server cannot tell which scopes this request needs"
 )
+# That function needs to know what a request is about.
+UNNAMED = RefusalTemplate(
+    400, INVALID_PARAMS, "invalid_params", "Invalid params: {parameter} must be a string"
+)
 _METHOD_NOT_ALLOWED = RefusalTemplate(405, INVALID_REQUEST, "method_not_allowed", "{hint}")
 
 # Media types and batches

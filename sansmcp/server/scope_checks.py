@@ -14,6 +14,7 @@ from ..codecs.jsonrpc import Batch
 from ..errors import RemoteProtocolError
 from ..http import RequestHead
 from ..messages import Message, Request
+from ..meta_keys import NAMED
 from . import refusals
 from .challenges import insufficient_scope, without_credentials
 from .core import ServerCore
@@ -65,9 +66,17 @@ def require_scopes(
 
 
 def scopes_of(core: ServerCore, item: Message | RemoteProtocolError) -> tuple[str, ...]:
-    """Return the scopes that a message needs. Raises RemoteProtocolError if they are not known."""
+    """Return the scopes that a message needs. Raises RemoteProtocolError if they are not known.
+
+    A function of the application is asked about a request of these methods only if that names a
+    tool, prompt or resource: it would fail at any other, which is the fault of the client.
+    """
     if not isinstance(item, Request):
         return ()
+    is_asked = callable(core.app.options_of(item.method).scopes)
+    parameter = NAMED.get(item.method) if is_asked else None
+    if parameter is not None and not isinstance((item.params or {}).get(parameter), str):
+        raise refusals.UNNAMED(item.id, parameter=parameter)
     try:
         return core.app.scopes_of(item)
     except Exception as error:

@@ -286,6 +286,43 @@ def test_a_function_of_scopes_that_raises(harness: ProtectedHarness) -> None:
     assert received(harness) == []
 
 
+WITHOUT_NAME: list[dict[str, Any]] = [
+    {},
+    {"name": None},
+    {"name": 5},
+    {"name": ["add"]},
+    {"name": {"x": 1}},
+]
+
+
+@pytest.mark.parametrize("params", WITHOUT_NAME)
+@pytest.mark.parametrize("version", ["2025-03-26", LATEST, "2026-07-28"])
+def test_a_function_of_scopes_gets_only_requests_that_name_something(
+    harness: ProtectedHarness, version: str, params: dict[str, Any]
+) -> None:
+    """Its exception would be logged as a fault of the application, with a traceback each time."""
+    if version == "2026-07-28":
+        message = modern(3)
+        del message["params"]["name"]
+        message["params"].update(params)
+        talk = harness.ask(message, {"mcp-name": "add"})
+    else:
+        session = harness.open_session(version)
+        talk = harness.post(request(3, **params), session, version)
+    expect(talk, 400, "invalid_params", -32602, id=3)
+    assert received(harness) == []
+
+
+def test_a_function_of_scopes_gets_no_batch_in_which_a_request_names_nothing(
+    harness: ProtectedHarness,
+) -> None:
+    session = harness.open_session("2025-03-26")
+    batch = [request(1, "tools/list"), request(2, name=["add"])]
+    talk = harness.post(batch, session, "2025-03-26")
+    expect(talk, 400, "invalid_params", -32602, id=2)
+    assert received(harness) == []
+
+
 def test_a_function_of_scopes_that_returns_others() -> None:
     app = App("bench")
     app.handler("tools/call", scopes=lambda request: {"offline_access"})(nothing)
