@@ -17,7 +17,7 @@ from ._display import show_json, show_result
 from ._output import Commands, UsageError
 from ._references import Schema, fields_of, required_in, resolved
 from ._session import add_session, converse, offered, pages, prepared
-from ._target import USAGE
+from ._target import USAGE, target_of
 from ._values import convert_words, describe
 
 _USAGE = (
@@ -54,11 +54,12 @@ def add_to(commands: Commands) -> None:
 def _call(options: argparse.Namespace) -> int:
     outcomes: list[Mapping[str, Any]] = []
     words: list[str] = options.words
-    with prepared(options, words) as conversation:
-        if not words:
-            raise UsageError(f"Missing name of a tool; {_USAGE}")
-        tool, given = words[0], words[1:]
-        arguments = json_arguments(given, "tool", _USAGE)
+    target = target_of(options, words)
+    if not words:
+        raise UsageError(f"Missing name of a tool; {_USAGE}")
+    tool, given = words[0], words[1:]
+    arguments = json_arguments(given, "tool", _USAGE)
+    with prepared(options, target) as conversation:
 
         def script(server: Connected) -> Script:
             typed = arguments

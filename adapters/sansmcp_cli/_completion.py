@@ -102,8 +102,11 @@ def complete(parser: argparse.ArgumentParser, command: str | None) -> None:
     ) -> Sequence[str]:
         with suppress(Exception):  # the shell shows no errors, and a person wants none here
             words = _suggestions(command, action.dest, parsed_args)
-            # The shell would print such characters; escaped, the word would be another one.
-            return [word for word in words if escape_controls(word) == word]
+            # The shell would print such characters; escaped, the word would be another one. With
+            # a dash at its beginning it would be an option, such as one that overwrites a file.
+            return [
+                word for word in words if escape_controls(word) == word and not word.startswith("-")
+            ]
         return ()
 
     finder: Any = argcomplete.autocomplete  # its annotations want a completer of a class of theirs

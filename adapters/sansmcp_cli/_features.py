@@ -28,7 +28,7 @@ from ._display import (
 from ._output import Commands, UsageError, print_line, write_bytes
 from ._references import fields_of, required_in
 from ._session import add_session, converse, objects, offered, pages, prepared
-from ._target import USAGE
+from ._target import USAGE, target_of
 from ._values import describe
 
 LISTS = {
@@ -105,10 +105,11 @@ def add_to(commands: Commands) -> None:
 def _list(options: argparse.Namespace) -> int:
     words: list[str] = options.words
     found: dict[str, list[dict[str, Any]]] = {}
-    with prepared(options, words) as conversation:
-        if len(words) > 1 or not set(words) <= {*LISTS}:
-            kinds = ", ".join(LISTS)
-            raise UsageError(f"What is {' '.join(words)!r}? Name one kind: {kinds}; default: all")
+    target = target_of(options, words)
+    if len(words) > 1 or not set(words) <= {*LISTS}:
+        kinds = ", ".join(LISTS)
+        raise UsageError(f"What is {' '.join(words)!r}? Name one kind: {kinds}; default: all")
+    with prepared(options, target) as conversation:
 
         def script(server: Connected) -> Script:
             for kind in words or LISTS:
@@ -178,13 +179,14 @@ def _detail(field: Mapping[str, Any], kind: str, is_required: bool) -> str:
 def _read(options: argparse.Namespace) -> int:
     words: list[str] = options.words
     results: list[Any] = []
-    with prepared(options, words) as conversation:
-        if len(words) != 1:
-            raise UsageError(_which("URI of a resource", words, "sansmcp read URL URI"))
-        if ":" not in words[0]:
-            raise UsageError(
-                f"Not a URI: {words[0]!r}; the server's are shown by: sansmcp list URL resources"
-            )
+    target = target_of(options, words)
+    if len(words) != 1:
+        raise UsageError(_which("URI of a resource", words, "sansmcp read URL URI"))
+    if ":" not in words[0]:
+        raise UsageError(
+            f"Not a URI: {words[0]!r}; the server's are shown by: sansmcp list URL resources"
+        )
+    with prepared(options, target) as conversation:
 
         def script(server: Connected) -> Script:
             params = {"uri": words[0]}
@@ -211,11 +213,12 @@ def _read(options: argparse.Namespace) -> int:
 def _prompt(options: argparse.Namespace) -> int:
     words: list[str] = options.words
     results: list[Any] = []
-    with prepared(options, words) as conversation:
-        if not words:
-            raise UsageError(_which("name of a prompt", words, f"sansmcp {_PROMPT}"))
-        name, given = words[0], words[1:]
-        typed = json_arguments(given, "prompt", f"usage: sansmcp {_PROMPT}")
+    target = target_of(options, words)
+    if not words:
+        raise UsageError(_which("name of a prompt", words, f"sansmcp {_PROMPT}"))
+    name, given = words[0], words[1:]
+    typed = json_arguments(given, "prompt", f"usage: sansmcp {_PROMPT}")
+    with prepared(options, target) as conversation:
 
         def script(server: Connected) -> Script:
             arguments = typed
@@ -280,17 +283,18 @@ def _check_prompt(name: str, arguments: Mapping[str, Any], prompts: list[dict[st
 def _raw(options: argparse.Namespace) -> int:
     words: list[str] = options.words
     results: list[Any] = []
-    with prepared(options, words) as conversation:
-        if not 1 <= len(words) <= 2:
-            raise UsageError(_which("method", words, "sansmcp raw URL METHOD [JSON]"))
-        params: Mapping[str, Any] | None = None
-        if len(words) == 2:
-            try:
-                params = as_object(load_json(words[1]))
-            except ValueError as error:
-                raise UsageError(f"The parameters are not JSON: {error}") from None
-            if params is None:
-                raise UsageError('The parameters must be a JSON object like \'{"cursor": "a"}\'')
+    target = target_of(options, words)
+    if not 1 <= len(words) <= 2:
+        raise UsageError(_which("method", words, "sansmcp raw URL METHOD [JSON]"))
+    params: Mapping[str, Any] | None = None
+    if len(words) == 2:
+        try:
+            params = as_object(load_json(words[1]))
+        except ValueError as error:
+            raise UsageError(f"The parameters are not JSON: {error}") from None
+        if params is None:
+            raise UsageError('The parameters must be a JSON object like \'{"cursor": "a"}\'')
+    with prepared(options, target) as conversation:
 
         def script(server: Connected) -> Script:
             progress = conversation.progress.report

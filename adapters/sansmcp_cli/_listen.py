@@ -17,7 +17,7 @@ from sansmcp.events import ClientEvent, Closed, ServerNotified, StandaloneStream
 from ._display import show_json
 from ._output import Commands, UsageError, print_line
 from ._session import Conversation, add_session, notification_line, prepared
-from ._target import USAGE
+from ._target import USAGE, target_of
 from ._with_asyncio import run
 
 _LISTS = {
@@ -58,7 +58,8 @@ def _listen(options: argparse.Namespace) -> int:
     words: list[str] = options.words
     if options.count is not None and options.count < 1:
         raise UsageError(f"--count must be 1 or more, got {options.count}")
-    with prepared(options, words) as conversation:
+    target = target_of(options, words)
+    with prepared(options, target) as conversation:
         listener = _Listener(conversation, words, options.count, options.json)
         return run(listener.run())
 

@@ -40,7 +40,6 @@ from ._target import (
     add_transport,
     headers_of,
     process_of,
-    target_of,
     transports_of,
     versions_of,
 )
@@ -154,29 +153,28 @@ def notification_line(notification: sansmcp.Notification) -> str:
 
 
 @contextmanager
-def prepared(options: argparse.Namespace, words: list[str]) -> Generator[Conversation, None, None]:
-    """Give what a command needs to connect; removes the server from ``words``.
+def prepared(
+    options: argparse.Namespace, target: str | list[str]
+) -> Generator[Conversation, None, None]:
+    """Give what a command needs to connect.
+
+    A recording overwrites its file here, so the words of the command are checked before.
 
     Args:
         options: those of :func:`add_session`.
-        words: the words of the command; the first is the server if no option names it.
+        target: the server.
 
     Raises:
         UsageError: the options make no sense.
     """
-    target = target_of(options, words)
     progress = ProgressDisplay()
     # The terminal is read in the event loop, and only the default adapter does that.
     can_ask = getattr(options, "adapter", ADAPTERS[0]) == ADAPTERS[0] and is_at_terminal()
     where = target if isinstance(target, str) else target[0]
     answers = Answers(where, asks=can_ask, roots=options.root, given=options.answer)
+    if options.record_secrets and options.record is None:
+        raise UsageError("--record-secrets is for --record FILE")
     with ExitStack() as stack:
-        recorder = None
-        if options.record is not None:
-            file = stack.enter_context(open_recording(options.record))
-            recorder = Recorder(file, where, redacts=not options.record_secrets)
-        elif options.record_secrets:
-            raise UsageError("--record-secrets is for --record FILE")
         settings: ConnectSettings = {
             **process_of(options),
             **network_of(options),
@@ -187,11 +185,13 @@ def prepared(options: argparse.Namespace, words: list[str]) -> Generator[Convers
             "headers": headers_of(options),
             **transports_of(options, target),
             "trace": tracer(options, "client"),
-            "observer": recorder,
             "authorization": stack.enter_context(authorization_for(options, target)),
         }
         if options.timeout is not None:
             settings["timeout"] = settings["connect_timeout"] = options.timeout
+        if options.record is not None:
+            file = stack.enter_context(open_recording(options.record))
+            settings["observer"] = Recorder(file, where, redacts=not options.record_secrets)
         yield Conversation(target=target, settings=settings, answers=answers, progress=progress)
 
 

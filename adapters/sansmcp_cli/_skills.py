@@ -18,7 +18,7 @@ from ._arguments import nearest
 from ._display import Row, first_sentence, show_content, show_json, show_rows
 from ._output import Commands, UsageError, print_line, write_bytes
 from ._session import add_session, converse, pages, prepared
-from ._target import USAGE
+from ._target import USAGE, target_of
 
 
 def add_to(commands: Commands) -> None:
@@ -46,12 +46,12 @@ def _skills(options: argparse.Namespace) -> int:
     words: list[str] = options.words
     entries: list[dict[str, Any]] = []
     contents: list[str | bytes] = []
-    with prepared(options, words) as conversation:
-        if len(words) > 2:
-            raise UsageError(f"Too many words: {' '.join(words[2:])!r}; name a skill and a path")
-        if options.files and len(words) != 1:
-            raise UsageError("--files lists the files of one skill; name its URI, and no path")
-        target = conversation.target
+    target = target_of(options, words)
+    if len(words) > 2:
+        raise UsageError(f"Too many words: {' '.join(words[2:])!r}; name a skill and a path")
+    if options.files and len(words) != 1:
+        raise UsageError("--files lists the files of one skill; name its URI, and no path")
+    with prepared(options, target) as conversation:
         server = target if isinstance(target, str) else " ".join(target)
 
         def script(connected: Connected) -> Script:

