@@ -118,6 +118,8 @@ def markdown_of(text: str, console: Console) -> Markdown | None:
     if definitions.get("references") or _columns(tokens) > console.width:
         return None
     named = "".join(each.info for each in tokens if _LANGUAGE.fullmatch(each.info))
+    for each in tokens:
+        each.info = ""  # else it would name a lexer of Pygments, some of which take quadratic time
     drawn = "".join(each.text for each in console.render(markdown) if not each.control)
     missing = _letters(text) - _letters(drawn) - _letters(named)
     return None if missing else markdown

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import io
 import json
+import time
 from typing import Any
 
 import pytest
@@ -31,6 +32,18 @@ def test_drawing_a_text_takes_linear_time(text: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr("sys.stdout", terminal)
     show_text(text)
     assert text[:20] in terminal.getvalue()
+
+
+@pytest.mark.parametrize("language", ["ng2", "amdgpu", "actionscript", "ambienttalk"])
+def test_no_language_of_a_block_of_code_makes_it_slow(
+    language: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its name would choose a lexer, and those take time that is quadratic in some texts."""
+    monkeypatch.setattr("sys.stdout", _Tty())
+    code = {"ng2": "(", "amdgpu": "a"}.get(language, '"\\') * 20_000
+    began = time.process_time()
+    show_text(f"```{language}\n{code}\n```")
+    assert time.process_time() - began < 4
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
