@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import json
 import shutil
 import sys
 from collections.abc import AsyncIterator
@@ -21,6 +20,7 @@ from sansmcp_local import ConnectSettings
 
 from ._advice import advice, is_denied, is_no_endpoint
 from ._credentials import authorization_for
+from ._display import show_json
 from ._network import network_of
 from ._output import Commands, UsageError, add_trace, broken, examples, print_line, tracer
 from ._session import add_server
@@ -109,7 +109,7 @@ async def _look(target: str | list[str], options: argparse.Namespace) -> int:
     sentences = [] if works else await _advise(target, found, options)
     if options.json:
         each = [_as_json(one) for one in found]
-        print_line(json.dumps({"target": target, "transports": each, "advice": sentences}))
+        show_json({"target": target, "transports": each, "advice": sentences})
     else:
         print_line(target if isinstance(target, str) else " ".join(target))
         for findings in found:

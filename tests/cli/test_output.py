@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from .conftest import ROOT, command, environment
-from .plain_server import plain_server
+from .plain_server import INITIALIZED, plain_server
 
 TEXT = "größe 中文 🛠 done"
 TOOLS = {
@@ -97,15 +97,25 @@ def test_json_for_programs_is_json() -> None:
     odd: Any = {"a": [float("nan"), {"b": float("-inf")}, 1.5, "NaN"], "c": float("inf")}
     result: Any = {"content": [], "structuredContent": odd}
     tools = {"tools": [{"name": "t", "inputSchema": {"type": "object", "x": float("nan")}}]}
-    with plain_server({"tools/call": result, "tools/list": tools}) as url:
+    initialized: Any = {
+        **INITIALIZED,
+        "capabilities": {"tools": {"x": float("inf")}},
+        "serverInfo": {"name": "plain", "version": "1", "x": float("nan")},
+    }
+    answers = {"initialize": initialized, "tools/call": result, "tools/list": tools}
+    with plain_server(answers) as url:
         for words in (
+            ("probe", url, "--json"),
             ("call", url, "t", "{}", "--json"),
             ("raw", url, "tools/call", '{"name": "t"}'),
             ("list", url, "--json"),
         ):
             ran = in_shell('exec "$@"', *words)
             found = json.loads(ran.stdout, parse_constant=_refuse)
-            if words[0] == "list":
+            if words[0] == "probe":
+                assert found["transports"][0]["server"]["x"] is None
+                assert found["transports"][0]["capabilities"] == {"tools": {"x": None}}
+            elif words[0] == "list":
                 assert found["tools"][0]["inputSchema"] == {"type": "object", "x": None}
             else:
                 expected = {"a": [None, {"b": None}, 1.5, "NaN"], "c": None}
