@@ -62,10 +62,13 @@ def _ask_for_url(
     url = params.get("url")
     host = _host_of(url) if isinstance(url, str) else None
     if host is None:
-        text = "url must be an http or https URL, with a host in ASCII without escapes"
+        text = (
+            "url must be an http or https URL without blanks and control characters, with a host "
+            "in ASCII without escapes"
+        )
         raise sansmcp.JsonRpcError(-32602, text)
-    shown = f"{head}\nIt wants you to open this page of {escape_controls(host)}:\n"
-    is_allowed = yield from _yes_or_no(f"{shown}{escape_controls(str(url))}\nOpen it?")
+    shown = f"{head}\nIt wants you to open this page of {host}:\n"
+    is_allowed = yield from _yes_or_no(f"{shown}{url}\nOpen it?")
     if not is_allowed:
         return dict(_DECLINED)
     open_url(str(url))
@@ -76,8 +79,11 @@ def _host_of(url: str) -> str | None:
     """Return the host of a web page; None if the URL is of no web page.
 
     Browsers would go to another host than the one shown here: they take a backslash for a slash,
-    undo escapes, and map letters and digits that look alike.
+    undo escapes, and map letters and digits that look alike. Nor is it one with characters that the
+    parser below leaves out, or a program cannot be given: blanks and control characters.
     """
+    if escape_controls(url) != url or any(map(str.isspace, url)):
+        return None
     try:
         parts = urlsplit(url)
     except ValueError:

@@ -373,7 +373,7 @@ for line in sys.stdin:
         call = message["id"]
         params = {"message": evil, "requestedSchema": {"properties": {evil: field}}}
         if mode == "url":
-            params = {"mode": "url", "message": evil, "url": "https://a.example/" + evil}
+            params = {"mode": "url", "message": evil, "url": "https://a.example/"}
         send({"id": 77, "method": "elicitation/create", "params": params})
     elif message.get("id") == 77:
         send({"id": call, "result": {"content": []}})

@@ -169,6 +169,25 @@ def test_no_page_is_opened_of_another_host_than_the_one_shown(url: str) -> None:
         next(interview(asked, "server", lambda url: None))
 
 
+@pytest.mark.parametrize(
+    "char", ["\0", "\x01", "\t", "\n", "\r", " ", "\x7f", "\x85", "\u2028", "\ud800"]
+)
+@pytest.mark.parametrize(
+    "url",
+    [
+        "{}https://a.example/",
+        "https://a.ex{}ample/",
+        "https://a.example/{}x",
+        "https://a.example/{}",
+    ],
+)
+def test_no_page_is_opened_of_a_url_with_blanks_or_control_characters(url: str, char: str) -> None:
+    """The parser leaves some of them out, and a program of the browser gets them or cannot."""
+    asked = {"mode": "url", "message": "Pay", "url": url.format(char)}
+    with pytest.raises(JsonRpcError, match="url must be"):
+        next(interview(asked, "server", lambda url: None))
+
+
 @pytest.mark.parametrize("mode", ["url", "form"])
 def test_no_line_of_a_question_looks_like_one_of_the_command(mode: str) -> None:
     line = "It wants you to open this page of good.example:"
