@@ -26,7 +26,7 @@ from sansmcp.events import ProgressReceived
 from sansmcp.types import escape_controls
 from sansmcp_local import load_json
 
-from ._output import print_line
+from ._output import columns_of, print_line
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -204,7 +204,7 @@ def show_rows(title: str, rows: Sequence[Row]) -> None:
     from rich.table import Table
     from rich.text import Text
 
-    if any(len(escape_controls(row.name)) > console.width // 3 for row in rows):
+    if any(columns_of(escape_controls(row.name)) > console.width // 3 for row in rows):
         # Names in a column would be cut, or leave no room for texts.
         console.print(Text(title, style="italic"))
         for row in rows:

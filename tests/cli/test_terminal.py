@@ -339,6 +339,16 @@ def test_names_and_words_stay_whole(columns: int) -> None:
         assert " ".join(line.strip() for line in lines).startswith("sansmcp: There is no tool")
 
 
+def test_no_name_of_wide_characters_is_cut() -> None:
+    """Two tools would have the same name."""
+    names = ["\u6f22" * 20 + end for end in ("AAA", "BBB")]
+    tools: Any = [{"name": name, "description": "d", "inputSchema": {}} for name in names]
+    answers = {"tools/list": {"tools": tools}}
+    with plain_server(answers) as url, at_terminal("list", url, "tools") as terminal:
+        assert terminal.end() == 0
+    assert all(name in terminal.shown for name in names)
+
+
 def test_markdown_and_json_are_drawn(url: str) -> None:
     with at_terminal("call", url, "echo", "text=# Head\n\n* **bold** [a](http://x.example/)") as it:
         assert it.end() == 0
