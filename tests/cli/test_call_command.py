@@ -100,7 +100,7 @@ NO_SERVER = (
         (
             ("echo", *shell("echo hello; echo no config >&2; exit 3")),
             "The server process 'sh' has ended with status 3:\n"
-            f"(stdout, not an MCP message) hello\nno config\nsansmcp: {NO_SERVER}",
+            f"  (stdout, not an MCP message) hello\n  no config\nsansmcp: {NO_SERVER}",
         ),
         (
             ("echo", "--", "./nosuch"),
