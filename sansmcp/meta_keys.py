@@ -35,6 +35,9 @@ LISTEN = "subscriptions/listen"
 ACKNOWLEDGED = "notifications/subscriptions/acknowledged"
 """The first notification of a subscription: what the server will tell."""
 
+NOTIFICATIONS = "notifications/"
+"""How the methods of all notifications of the protocol begin."""
+
 NAMED = {
     "tools/call": "name",
     "prompts/get": "name",

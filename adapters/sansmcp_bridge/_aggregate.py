@@ -19,6 +19,7 @@ from sansmcp.events import (
     ServerEvent,
 )
 from sansmcp.messages import Params
+from sansmcp.meta_keys import NOTIFICATIONS
 from sansmcp.relay import ToolFilter
 from sansmcp.skills import EXTENSION, GET, LIST, READ_DIRECTORY
 
@@ -139,8 +140,8 @@ class Aggregate:
         elif isinstance(event, ListenReceived):  # all servers are asked; none knows all resources
             event.request.acknowledge(event.request.uris, now=self._bridge.now())
         elif isinstance(event, ClientNotified) and not event.notification.method.startswith(
-            "notifications/"
-        ):  # for whom it is, nothing says
+            NOTIFICATIONS
+        ):  # nothing says for which server it is
             self._bridge.log(f"{event.notification.method[:100]!r} of a client is lost")
         else:
             if isinstance(event, CallCancelled) and event.call.driver is not None:

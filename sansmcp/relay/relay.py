@@ -31,7 +31,7 @@ from ..events import (
 )
 from ..input_required import INPUT_RESPONSES, REQUEST_STATE, HandlerInput
 from ..messages import Notification, Params
-from ..meta_keys import ACKNOWLEDGED, LEVELS, UPDATED, meta_of
+from ..meta_keys import ACKNOWLEDGED, LEVELS, NOTIFICATIONS, UPDATED, meta_of
 from ..reclaim import CANCEL as CANCEL_BY_KEY
 from ..reclaim import EXTENSION as KEYS
 from ..server.server import Server
@@ -182,9 +182,9 @@ class Relay:
     def _client_notified(self, peer: Peer, notification: Notification, now: float) -> str | None:
         """Pass on a notification of a client. Returns a text for a log if it is lost.
 
-        A request without its id is none: a server that looks at the method alone would run it, also
-        a tool that is left out. Notifications of the protocol begin with ``notifications/``, other
-        ones with a domain.
+        A request without an id is not passed on: a server that looks at the method alone would run
+        it, also a tool that is left out. The method of a notification begins with
+        ``notifications/``, or, if it is not of the protocol, with a domain.
 
         A key is valid at one server only. Progress belongs to a question, and comes from the client
         that was asked: that of another one would keep the question open, and mislead the server.
@@ -194,8 +194,7 @@ class Relay:
             params = self._questions.reported(peer, params or {})
         if method == CANCEL_BY_KEY or (method == _PROGRESS and params is None):
             return None
-        first = method.partition("/")[0]
-        if first != "notifications" and "." not in first:
+        if not method.startswith(NOTIFICATIONS) and "." not in method.partition("/")[0]:
             return f"{method[:100]!r} of a client is lost: it has no id, and is no notification"
         try:
             self._upstream.client.notify(method, given(params), now=now)
@@ -287,8 +286,11 @@ class Relay:
                 return True
             if not is_modern:
                 return False
-        elif method == SUBSCRIBE and is_modern:
+        elif method == SUBSCRIBE:
             uri = str(params.get("uri"))
+            if not is_modern:
+                self._subscriptions.keep(uri)
+                return False
             self._subscriptions.confirm_later({uri}, partial(_respond_to_subscribe, call), now)
             return True
         elif method != UNSUBSCRIBE:

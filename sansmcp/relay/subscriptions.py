@@ -217,7 +217,6 @@ class Subscriptions:
                 self._listen({""}, lists, now)
             if self._upstream.offers("resources", "subscribe"):
                 self._subscribe(used, now)
-            self._ask(now)
         except LocalProtocolError:  # too many calls are running
             self._listens_again = now + _LISTEN_AGAIN
 
@@ -285,9 +284,8 @@ class Subscriptions:
                 raise
             del self._queue[uri]
             self._asking.add(handle)
-            self._calls[handle] = set[str]()
             if method == SUBSCRIBE:
-                self._calls[handle].add(uri)
+                self._calls[handle] = {uri}
                 self._unanswered[uri] = handle
 
     def _listen(self, names: Collection[str], wanted: Mapping[str, Any], now: float) -> int:
@@ -295,6 +293,12 @@ class Subscriptions:
         self._calls[handle] = set(names)
         self._listeners.update(dict.fromkeys(names, handle))
         return handle
+
+    def keep(self, uri: str) -> None:
+        """Do not unsubscribe from a resource: a client subscribes to it, before 2026-07-28."""
+        if self._queue.get(uri) == UNSUBSCRIBE:
+            del self._queue[uri]
+            self._subscribed.add(uri)
 
     def subscribed(self, uri: str) -> None:
         """Record that the call of a client has subscribed to a resource, before 2026-07-28."""
@@ -315,7 +319,7 @@ class Subscriptions:
         if "" in self._missed and self._listeners.get("") == handle:
             self._tell_changed("", now)
         if not names and self._calls.pop(handle, None) is not None:
-            # Nobody would end it later: it has nothing that a client could leave.
+            # _drop_unused() ends a call with its last resource, and this one has none.
             self._acknowledged.pop(handle, None)
             self._upstream.client.cancel(handle, "no resource was agreed to", now=now)
 

@@ -1127,6 +1127,43 @@ def test_subscriptions_leave_room_for_calls(leaves: bool) -> None:
     assert {(call.request.params or {})["uri"] for call in asked} == {*uris}
 
 
+def test_a_client_that_subscribes_again_keeps_its_subscription() -> None:
+    """Though requests that unsubscribe from it, and from others, still wait."""
+    bench = Bench(OLD, OLD)
+    uris = [f"a:{number}" for number in range(110)]
+    waiting: list[ServerCall] = []
+    ended: list[str] = []
+
+    def subscribe(uri: str) -> None:
+        bench.call("resources/subscribe", {"uri": uri})
+        for event in bench.take_all(bench.up.server_events, CallReceived):
+            event.call.respond({}, now=bench.now)
+        bench.run()
+
+    def take() -> None:
+        for event in bench.take_all(bench.up.server_events, CallReceived):
+            assert event.call.request.method == "resources/unsubscribe"
+            ended.append((event.call.request.params or {})["uri"])
+            waiting.append(event.call)
+
+    for uri in uris:
+        subscribe(uri)
+    for uri in uris:
+        bench.call("resources/unsubscribe", {"uri": uri})
+        take()
+    assert len(ended) == 100
+    again = next(uri for uri in uris if uri not in ended)
+    subscribe(again)
+    for call in waiting[:100]:
+        call.respond({}, now=bench.now)
+    bench.run()
+    take()
+    assert sorted(ended) == sorted({*uris} - {again})
+    bench.call("resources/unsubscribe", {"uri": again})
+    take()
+    assert ended[-1] == again
+
+
 @pytest.mark.parametrize("upstream", [OLD, NEW_HTTP], ids=str)
 def test_what_the_upstream_server_refuses_is_asked_for_once(
     upstream: tuple[str, str], monkeypatch: pytest.MonkeyPatch
