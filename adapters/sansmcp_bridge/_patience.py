@@ -18,8 +18,8 @@ class Patience:
     """How long a list may take that is read from a server, connecting to it included.
 
     What lists have taken is remembered by server, for the sessions of all clients together. A list
-    that comes in time restores nothing: a server that is late now and then, or always a little in
-    time, would hold up every session.
+    that comes in time restores nothing: a server that is late now and then, or always just in time,
+    would hold up every session.
     """
 
     def __init__(self) -> None:

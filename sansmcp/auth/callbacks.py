@@ -58,8 +58,8 @@ def answer_browser(received: bytes, redirect_uri: str, login_url: str) -> Reply 
 def is_answer(login_url: str, redirect: str) -> bool:
     """Return whether a redirect has the ``state`` of a login.
 
-    The last one counts in both. That of the client stands behind the query of the endpoint, and
-    whoever reads the redirect takes the last one, too.
+    The last ``state`` counts in both URLs: the client adds its own to the query of the endpoint,
+    and ``code_in()`` reads the last one of a redirect.
     """
     wanted, given = (
         dict(parse_qsl(urlsplit(url).query, keep_blank_values=True)).get("state", "")

@@ -91,7 +91,7 @@ def _save_again(
 
     Its record may have been deleted since it was read, at this instance or another one. The save
     then begins the log anew, without the entry before, and the session would be open again at all
-    instances. So it is looked for that entry, and without it, what was saved is deleted.
+    instances. So the entry before is read again, and if it is gone, what was saved is deleted.
     """
     yield from save_record(core, session, seq, last)
     key = session.log_key(RECORD)
