@@ -1214,6 +1214,43 @@ def test_what_the_upstream_server_refuses_is_asked_for_once(
     assert len(asked) == 30
     is_listened = upstream == NEW_HTTP
     assert left == ["no resource was agreed to"] * (11 if is_listened else 0)
+    assert bench.relay
+    changed = ServerNotified(None, Notification("notifications/resources/list_changed"))
+    bench.relay.receive_client_event(changed, now=bench.now)
+    bench.call(LISTEN, listen_to(["c:1"]))
+    refuse()
+    assert len(asked) == 51  # the server may have those that it has refused by now
+
+
+def test_a_resource_is_used_again_before_it_was_unsubscribed_from() -> None:
+    bench = Bench(NEW_HTTP, OLD)
+    uris = [f"a:{number}" for number in range(110)]
+
+    def take() -> list[tuple[str, str]]:
+        calls = [each.call for each in bench.take_all(bench.up.server_events, CallReceived)]
+        asked = [(each.request.method, (each.request.params or {})["uri"]) for each in calls]
+        waiting.extend(calls)
+        return asked
+
+    waiting: list[ServerCall] = []
+    handle = bench.call(LISTEN, listen_to(uris))
+    while len(waiting) < 110:
+        take()
+        for call in waiting:
+            call.respond({}, now=bench.now)
+        bench.run()
+    bench.client.cancel(handle, now=bench.now)
+    bench.run()
+    ended = {uri for _, uri in take()}
+    assert len(ended) == 100
+    (again, *_) = {*uris} - ended
+    bench.call(LISTEN, listen_to([again]))
+    for call in waiting:
+        call.respond({}, now=bench.now)
+    bench.run()
+    asked = take()
+    assert {method for method, _ in asked} == {"resources/unsubscribe"}
+    assert {uri for _, uri in asked} == {*uris} - ended - {again}
 
 
 def test_while_clients_listen_to_many_resources_others_are_dropped_a_little_later() -> None:

@@ -254,7 +254,7 @@ def two_instances(handler: Callable[[ServerCall], Any], slowness: float = 0.0) -
     )
 
 
-@pytest.mark.parametrize("after", [0.005, 0.5, 1.5, 2.5, 30.0])
+@pytest.mark.parametrize("after", [0.005, 0.5, 1.5, 2.5, 3.5, 30.0])
 def test_an_instance_is_killed_in_the_middle_of_anything(after: float) -> None:
     """A request is on its way; its session is looked up; the handler works; it has answered."""
 
